@@ -17,6 +17,7 @@ constexpr double kBatchFactor = 1.15;  // of rates and times of a line: both are
 constexpr double kClockFactor = 1.5;   // of a rate and our clock, which also counts what lies between steps
 constexpr double kWallShare = 0.8;     // of the claimed times the clock has to show, ...
 constexpr double kWallSlack_s = 2;     // ... but for lines that come late
+constexpr double kOutsideShare = 0.5;  // of the clock's time that goes without saying
 constexpr size_t kFewest = 3;          // numbers that make a contradiction
 
 std::string in_short(double v) {
@@ -176,6 +177,7 @@ void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds, 
   check(q, clock_seconds);
   const std::optional<double> said = seconds_in(q), took = said ? said : clock_seconds;
   if (!took && !options_.untimed) return;  // the first step of a program that prints no times
+  if (written_ < 0) first_at_ = w.now;
   if (said && written_ >= 0) claimed_s_ += *said * static_cast<double>(w.step - written_);
   if (took) seconds_.push_back(*took);
   bool skips = q[skipped].value_or(0) > 0;
@@ -234,6 +236,11 @@ OutputSummary OutputReader::summary() const {
                     .notes = {warm_up(seconds_).text}};
   if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
   if (epochs_) out.notes.emplace_back("its output names no steps: a step is an epoch here");
+  if (const double went_by = last_at_ - first_at_;
+      options_.begun > 0 && claimed_s_ > 0 && kOutsideShare * went_by > claimed_s_ + kWallSlack_s)
+    out.notes.push_back("from its first step to the last " + in_short(went_by) +
+                        " s went by, of which its steps' times make " + in_short(claimed_s_) +
+                        " s: the rest, as loading, validation or checkpoints, is in no step here");
   if (back_ > 0)
     out.notes.push_back("left out: " + std::to_string(back_) +
                         " of its lines, whose step is before the newest");

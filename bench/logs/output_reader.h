@@ -90,7 +90,7 @@ class OutputReader {
   double peak_bytes_ = 0;
   std::vector<double> seconds_;
   std::vector<double> batches_, clock_batches_, least_batches_;  // samples of a step, by two numbers each
-  double claimed_s_ = 0, last_at_ = -1;
+  double claimed_s_ = 0, first_at_ = -1, last_at_ = -1;  // of steps after the first that was written; when
   std::optional<Quantities> run_;
 };
 

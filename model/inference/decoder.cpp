@@ -26,13 +26,15 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
       llama_(spec.net.kind() == LlamaSpec::kKind),
       activation_(llama_ ? Activation::silu : isobar::activation_of(spec.net.gpt().gelu)),
       head_norms_(llama_ && spec.net.llama().qk_norm),
+      window_(llama_ ? spec.net.llama().window() : 0),
+      score_growth_(llama_ ? score_growth(spec.net.llama()) : 1),
       d_(llama_ ? spec.net.llama().head_width() : net_.embed_dim / net_.num_heads),
       turned_(llama_ ? spec.net.llama().rotary_width() : d_),
       queries_(net_.num_heads * d_),
       kv_(net_.kv_heads() * d_),
       embed_(weights.merged("embed.weight")) {
   if (llama_)
-    rotary_ = rotary_values(angles_of(spec.net.llama()), turned_, 0, net_.seq_length);
+    rotary_ = rotary_values(spec.net.llama().rotary, turned_, 0, net_.seq_length);
   else
     positions_ = weights.merged("pos_embed");
   for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
@@ -176,12 +178,13 @@ void Decoder::attend(Layer& l, int64_t tokens) {
                          .tq = tokens,
                          .tk = read_ + tokens,
                          .d = d_,
-                         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d_))),
+                         .scale = static_cast<float>(score_growth_ / std::sqrt(static_cast<double>(d_))),
                          .causal = true,
                          .act = DType::f32,
                          .ld_q = queries_,
                          .ld_kv = kv_,
-                         .ld_o = queries_};
+                         .ld_o = queries_,
+                         .window = window_};
   const Arena workspace(cpu::attention_workspace(a, false, omp_get_max_threads()));
   cpu::attention_forward(a, q_.data(), l.keys.data(), l.values.data(), o_.data(), statistics_.data(),
                          workspace.data());

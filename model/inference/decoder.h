@@ -65,6 +65,8 @@ class Decoder {
   const bool llama_;  // RMSNorm, SwiGLU, rotary positions, no biases; else gpt
   const Activation activation_;
   const bool head_norms_;
+  const int64_t window_;
+  const double score_growth_;
   const int64_t d_, turned_, queries_,
       kv_;  // of a head, and with rotary positions; width of queries, of keys
   std::vector<float> embed_, positions_, rotary_;

@@ -49,7 +49,7 @@ void DecoderExperts::operator()(int64_t tokens, const float* h, float* y) {
                          .sigmoid = spec_.has_bias(),
                          .groups = spec_.n_group,
                          .top_groups = spec_.topk_group};
-  cpu::route(route, logits, bias_.empty() ? nullptr : bias_.data(),
+  cpu::route(route, logits, bias_.empty() ? nullptr : bias_.data(), nullptr,
              {room(order_, copies), room(place_, copies), room(chosen_, copies), room(offsets_, experts_ + 1),
               room(weights_, copies), room(lse_, tokens), room(sums_, 2 * experts_)});
   float *const x = room(x_, copies * width_), *const wide = room(wide_, 2 * copies * hidden_),
@@ -59,7 +59,7 @@ void DecoderExperts::operator()(int64_t tokens, const float* h, float* y) {
   cpu::grouped_gemm(product(copies, 2 * hidden_, width_), experts_, offsets_.data(), x, up_.data(), wide);
   cpu::swiglu(copies, hidden_, DType::f32, wide, narrow, weights_.data());
   cpu::grouped_gemm(product(copies, width_, hidden_), experts_, offsets_.data(), narrow, down_.data(), x);
-  cpu::combine(tokens, width_, top_, DType::f32, x, place_.data(), y);
+  cpu::combine(tokens, width_, top_, DType::f32, x, place_.data(), tokens * top_, y);
 }
 
 }  // namespace isobar

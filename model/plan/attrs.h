@@ -45,6 +45,7 @@ struct AttentionAttrs {
   float scale = 0;          // 1/sqrt(d)
   int64_t last_counts = 1;  // multiplicity of the last key
   int64_t token0 = 0;       // causal: place of the first query among the keys
+  int64_t window = 0;       // causal: keys that a query sees at most, the last ones; 0: all
 };
 
 struct AttentionMergeAttrs {  // ring: of one step's attention into the sum
@@ -197,6 +198,8 @@ struct RouteAttrs {            // of tokens to experts
   int64_t sample = 0;        // … and its tokens on all ranks
   float balance = 0, z = 0;  // factors of the router's losses of a sample, of a token
   float weight = 0;          // of a sample in the step's means
+  int64_t capacity = 0;      // copies of a sample that an expert takes, the first ones; 0: all
+  int64_t ranks_before = 0;  // that hold earlier tokens of the samples
 };
 
 struct ExpertRowsAttrs {       // between tokens and their copies, sorted by expert

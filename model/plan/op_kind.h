@@ -196,11 +196,13 @@ inline constexpr OpInfo kOpRows[] = {
      PriceClass::product, kEvery, 0, special::grouped_gemm},
     // By sorted copy: `order`: its token; `weights`. By token and choice: `chosen`: its expert; `place`: its
     // copy. `sums`: of a sample the copies of each expert, then its sum of probabilities. `bias`: added to
-    // sigmoids for the choice
-    {OpKind::route, "route", "logits bias?", "order place chosen offsets weights lse sums",
+    // sigmoids for the choice. Copies that no expert takes come last, behind the end of `offsets`; `counts`:
+    // sums of all ranks that hold tokens of the samples
+    {OpKind::route, "route", "logits bias? counts?", "order place chosen offsets weights lse sums",
      kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 6},
-    {OpKind::route_backward, "route_backward", "logits lse chosen place weights dweights sums scalars?",
-     "dlogits", kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 8},
+    {OpKind::route_backward, "route_backward",
+     "logits lse chosen place weights dweights sums scalars? offsets?", "dlogits", kPlaceOf<RouteAttrs>,
+     PriceClass::activation, kEvery, 8},
     // `load`: copies of each expert, added up
     {OpKind::router_metrics, "router_metrics", "sums scalars?", "metrics load?", kPlaceOf<RouteAttrs>,
      PriceClass::loss, kEvery},
@@ -210,8 +212,8 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery},
     {OpKind::dispatch, "dispatch", "x order", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::copy, kEvery, 0,
      special::dispatch},
-    {OpKind::combine, "combine", "x place", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::reduction, kEvery, 0,
-     special::combine},
+    {OpKind::combine, "combine", "x place offsets?", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::reduction,
+     kEvery, 0, special::combine},
     {OpKind::cross_entropy_max, "cross_entropy_max", "logits", "largest", kPlaceOf<CrossEntropyAttrs>,
      PriceClass::loss, kEvery, 1},
     {OpKind::cross_entropy_sums, "cross_entropy_sums", "logits labels largest", "sums",

@@ -101,6 +101,8 @@ class Settings {
     add("balance", a.balance);
     add("z", a.z);
     add("weight", a.weight);
+    add("capacity", a.capacity);
+    add("ranks_before", a.ranks_before);
   }
   void of(const ExpertRowsAttrs& a) { add("top", a.top); }
   void of(const HeldExpertsAttrs& a) {
@@ -271,8 +273,9 @@ std::string shape_text(const Op& op) {
   } else if (const auto* grouped = std::get_if<GroupedGemmAttrs>(&op.attrs)) {
     product(*grouped, (" of " + std::to_string(grouped->groups)).c_str());
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
-    text("b%ld h%ld/%ld q%ld k%ld d%ld%s%s%s", a->batch, a->heads, a->kv_heads, a->tq, a->tk, a->d,
-         a->causal ? " causal" : "", a->tf32 ? " tf32" : "",
+    text("b%ld h%ld/%ld q%ld k%ld d%ld%s%s%s%s", a->batch, a->heads, a->kv_heads, a->tq, a->tk, a->d,
+         a->causal ? " causal" : "", a->window > 0 ? (" window " + std::to_string(a->window)).c_str() : "",
+         a->tf32 ? " tf32" : "",
          a->last_counts == 1 ? "" : (" last x" + std::to_string(a->last_counts)).c_str());
   } else if (const ImageAttrs* image = image_of(op.attrs)) {
     text("b%ld c%ld %ldx%ld p%ld", image->batch, image->channels, image->height, image->width, image->patch);

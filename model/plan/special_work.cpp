@@ -18,10 +18,18 @@ double ranks_of(const Op& op, const Plan& plan) {
   return static_cast<double>(plan.groups[op.as<TransferAttrs>().group].ranks.size());
 }
 
+// Keys that a query sees, of all, in the mean over a sample's
+double share_seen(const AttentionAttrs& a) {
+  if (!a.causal) return 1;
+  const double window =
+      a.window > 0 ? std::min(1.0, static_cast<double>(a.window) / static_cast<double>(a.tk)) : 1;
+  return window * (1 - window / 2);
+}
+
 void attention_of(const Op& op, const Plan& plan, double products, bool forward, Work& w) {
   const auto& a = op.as<AttentionAttrs>();
   w.flops = products * 2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.tq) *
-            static_cast<double>(a.tk) * static_cast<double>(a.d) * (a.causal ? 0.5 : 1.0);
+            static_cast<double>(a.tk) * static_cast<double>(a.d) * share_seen(a);
   w.vector_flops = w.flops / (products * 2.0 * static_cast<double>(a.d));
   // q, k and v are strided views; the workspace stays in cache
   const View& result = forward ? out<OpKind::attention>(op, "o") : out<OpKind::attention_backward>(op, "dq");

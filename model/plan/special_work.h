@@ -12,7 +12,7 @@ namespace isobar::special {
 using Correct = void(const Op&, const Plan&, Work&);
 
 // Products and attention: two products forward, five backward (one of them recomputed), each 2 tq tk d;
-// causal halves them
+// causal halves them, a window of w tokens of n leaves w/n (1 - w/2n)
 Correct gemm, grouped_gemm, attention, attention_backward, attention_merge;
 // Operands updated in place, or added to, are read too
 Correct added_unless_first, cast, adam, sgd, average;

@@ -131,11 +131,12 @@ double narrow_groups(const OpShape& s) {
   return 1 + kRegister / std::max(1.0, std::min({s.m, s.n, s.k}));
 }
 
-// Tiles of 128 queries of one head; those on a causal mask's diagonal are computed whole.
+// Tiles of 128 queries of one head; those on an edge of what a mask hides are computed whole.
 double paid_attention(const OpShape& s, double processors) {
   const double tiles = s.batch * s.heads * std::ceil(s.tq / 128), rounds = std::ceil(tiles / processors);
-  const double diagonal = s.causal ? 1 + 128 / std::max(128.0, s.tk) : 1;
-  return std::max(s.work.flops * diagonal * softmax_of_head(s.d) * rounds * processors / tiles, s.work.flops);
+  const double seen = s.work.vector_flops / (s.batch * s.heads * s.tq);  // keys of a query
+  const double edges = s.windowed ? 2 : s.causal ? 1 : 0, whole = 1 + edges * 64 / std::max(64.0, seen);
+  return std::max(s.work.flops * whole * softmax_of_head(s.d) * rounds * processors / tiles, s.work.flops);
 }
 
 // The threads used by an op, and all threads of its rank. Prices are for the whole team (cost.h: rates), so
@@ -200,7 +201,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
     s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->groups);
     (a->trans_a ? s.k : s.m) /= s.batch;
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
-    s.tf32 = a->tf32, s.causal = a->causal;
+    s.tf32 = a->tf32, s.causal = a->causal, s.windowed = a->window > 0;
     s.batch = real(a->batch), s.heads = real(a->heads);
     s.tq = real(a->tq), s.tk = real(a->tk), s.d = real(a->d);
   }

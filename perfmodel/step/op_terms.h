@@ -16,7 +16,7 @@ struct OpShape {
   OpKind kind;
   PriceClass price;
   DType dtype;  // of its first operand
-  bool fp8 = false, tf32 = false, causal = false;
+  bool fp8 = false, tf32 = false, causal = false, windowed = false;
   bool to_host = false;                     // copies between an accelerator and its host
   double m = 0, n = 0, k = 0, batch = 1;    // gemm
   double heads = 0, tq = 0, tk = 0, d = 0;  // attention; batch as above

@@ -41,6 +41,7 @@ std::string case_shape(const Op& op) {
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
     s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d
       << (a->causal ? kCausal : "");
+    if (a->window > 0) s << 'w' << a->window;
   } else if (const ImageAttrs* a = image_of(op.attrs); a && a->channels > 0) {
     s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
   } else {

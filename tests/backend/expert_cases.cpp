@@ -15,13 +15,16 @@ struct Routed {
   double factor = 1;
   bool sigmoid = false;
   int64_t groups = 1, top_groups = 1;
+  int64_t capacity = 0, ranks = 0;  // of an expert for a sample; before this one
   int64_t rows() const { return batch * tokens; }
   int64_t copies() const { return rows() * top; }
   int64_t all() const { return sample > 0 ? sample : tokens; }
   std::string text() const {
     return std::to_string(batch) + "x" + std::to_string(tokens) + " to " + std::to_string(top) + " of " +
            std::to_string(experts) + (normalised ? "" : " by all") + (sample > 0 ? " shared" : "") +
-           (sigmoid ? " by sigmoids" : "") + (groups > 1 ? " in groups" : "");
+           (sigmoid ? " by sigmoids" : "") + (groups > 1 ? " in groups" : "") +
+           (capacity > 0 ? " up to " + std::to_string(capacity) : "") +
+           (ranks > 0 ? " behind " + std::to_string(ranks) : "");
   }
 };
 constexpr std::initializer_list<Routed> kRouted = {{2, 9, 4, 2, true},
@@ -32,7 +35,10 @@ constexpr std::initializer_list<Routed> kRouted = {{2, 9, 4, 2, true},
                                                    {2, 5, 6, 2, false, 0, 16},
                                                    {2, 7, 6, 2, false, 0, 1.5, true},
                                                    {2, 9, 12, 4, true, 0, 2.5, true, 4, 2},
-                                                   {1, 11, 256, 8, true, 30, 2.5, true, 64, 7}};
+                                                   {1, 11, 256, 8, true, 30, 2.5, true, 64, 7},
+                                                   {3, 9, 4, 2, true, 0, 1, false, 1, 1, 3},
+                                                   {1, 300, 6, 3, false, 0, 1, false, 1, 1, 130},
+                                                   {2, 8, 6, 2, true, 24, 1, true, 1, 1, 2, 2}};
 
 // Everything that follows from the logits
 struct Routes {
@@ -90,7 +96,39 @@ Numbers weights_of(const Routed& s, const Numbers& logits, const Numbers& chosen
   return w;
 }
 
-Routes routes_of(const Routed& s, const Numbers& logits, const Numbers& bias = {}) {
+// Copies of each sample and expert on each rank, and numbers that nobody reads
+Numbers counts_of(Random& random, const Routed& s) {
+  Numbers counts;
+  for (int64_t i = 0; i < (s.ranks + 1) * s.batch * 2 * s.experts; ++i)
+    counts.push_back(i / (s.batch * 2 * s.experts) == s.ranks || i / s.experts % 2 == 1
+                         ? 1e9
+                         : static_cast<double>(random.integer(0, s.capacity)) / static_cast<double>(s.ranks));
+  for (double& c : counts) c = std::floor(c);
+  return counts;
+}
+
+// Copies that an expert has taken of a sample on ranks before this one
+int64_t before(const Routed& s, const Numbers& counts, int64_t sample, int64_t expert) {
+  double sum = 0;
+  for (int64_t rank = 0; rank < s.ranks; ++rank)
+    sum += counts[((rank * s.batch + sample) * 2) * s.experts + expert];
+  return static_cast<int64_t>(sum);
+}
+
+// Copies that are dropped, by token and choice
+std::vector<bool> dropped(const Routed& s, const Numbers& chosen, const Numbers& counts) {
+  std::vector<bool> out(static_cast<size_t>(s.copies()));
+  for (int64_t i = 0; s.capacity > 0 && i < s.copies(); ++i) {
+    const int64_t sample = i / s.top / s.tokens;
+    int64_t number = before(s, counts, sample, static_cast<int64_t>(chosen[i]));
+    for (int64_t j = sample * s.tokens * s.top; j < i; ++j) number += chosen[j] == chosen[i] ? 1 : 0;
+    out[static_cast<size_t>(i)] = number >= s.capacity;
+  }
+  return out;
+}
+
+Routes routes_of(const Routed& s, const Numbers& logits, const Numbers& bias = {},
+                 const Numbers& counts_before = {}) {
   Routes r;
   for (int64_t row = 0; row < s.rows(); ++row) {
     const std::vector<int64_t> by = choices(s, logits, bias, row);
@@ -99,16 +137,17 @@ Routes routes_of(const Routed& s, const Numbers& logits, const Numbers& bias = {
   }
   r.place.resize(static_cast<size_t>(s.copies()));
   r.weights.resize(r.place.size());
-  for (int64_t e = 0; e < s.experts; ++e) {
-    r.offsets.push_back(static_cast<double>(r.order.size()));
+  const std::vector<bool> drops = dropped(s, r.chosen, counts_before);
+  for (int64_t group = 0; group < 2 * s.experts; ++group) {
+    if (group <= s.experts) r.offsets.push_back(static_cast<double>(r.order.size()));
     for (int64_t i = 0; i < s.copies(); ++i) {
-      if (static_cast<int64_t>(r.chosen[i]) != e) continue;
+      if (static_cast<int64_t>(r.chosen[i]) != group % s.experts || drops[i] != (group >= s.experts))
+        continue;
       r.place[i] = static_cast<double>(r.order.size());
       r.weights[r.order.size()] = weights_of(s, logits, r.chosen, i / s.top)[i % s.top];
       r.order.push_back(static_cast<double>(i / s.top));
     }
   }
-  r.offsets.push_back(static_cast<double>(r.order.size()));
   for (int64_t b = 0; b < s.batch; ++b) {
     Numbers counts(static_cast<size_t>(s.experts)), sums(counts.size());
     for (int64_t row = b * s.tokens; row < (b + 1) * s.tokens; ++row) {
@@ -132,7 +171,15 @@ RouteAttrs attrs_of(const Routed& s) {
           .groups = s.groups,
           .top_groups = s.top_groups,
           .tokens = s.tokens,
-          .sample = s.all()};
+          .sample = s.all(),
+          .capacity = s.capacity,
+          .ranks_before = s.ranks};
+}
+
+// `of` copies with `each` numbers: those of dropped ones are no numbers.
+void spoil_dropped(const Routed& s, const Routes& r, int64_t each, Operand& of) {
+  if (s.capacity == 0) return;
+  std::fill(of.before.begin() + static_cast<int64_t>(r.offsets.back()) * each, of.before.end(), NAN);
 }
 
 Operand whole(const Numbers& values) {
@@ -157,11 +204,12 @@ void route(Random& random, std::vector<OpCase>& to) {
   for (const Routed& s : kRouted) {
     const Operand logits = logits_of(random, s);
     const Operand bias = s.sigmoid ? normals(random, DType::f32, s.experts, 0.3) : Operand{};
-    const Routes r = routes_of(s, logits.before, bias.before);
+    const Numbers counts = s.ranks > 0 ? counts_of(random, s) : Numbers{};
+    const Routes r = routes_of(s, logits.before, bias.before, counts);
     to.push_back({OpKind::route,
                   s.text(),
                   attrs_of(s),
-                  {logits, bias},
+                  {logits, bias, s.ranks > 0 ? given(DType::f32, counts) : Operand{}},
                   {exactly(r.order), exactly(r.place), exactly(r.chosen), exactly(r.offsets),
                    written(DType::f32, r.weights), written(DType::f32, r.lse), written(DType::f32, r.sums)}});
   }
@@ -202,23 +250,26 @@ void route_backward(Random& random, std::vector<OpCase>& to) {
       for (const bool losses : {false, true}) {
         if (s.experts > 100) continue;  // differences of that many take seconds
         const Operand logits = normals(random, DType::f32, s.rows() * s.experts),
-                      dweights = normals(random, DType::f32, s.copies());
-        const Routes r = routes_of(s, logits.before);
+                      all_dweights = normals(random, DType::f32, s.copies());
+        const Routes r = routes_of(s, logits.before, {}, s.ranks > 0 ? counts_of(random, s) : Numbers{});
+        Operand dweights = all_dweights;
+        spoil_dropped(s, r, 1, dweights);
         RouteAttrs a = attrs_of(s);
         if (losses) a.balance = 3, a.z = s.sigmoid ? 0 : 0.25f;
         const int64_t padding = losses && s.batch > 2 ? 1 : 0;
         const double scale = act == DType::f16 ? 4 : 1;
         Numbers slopes = dweights.before;
+        for (double& slope : slopes) slope = std::isnan(slope) ? 0 : slope;
         slopes.push_back(scale);
         const Numbers want =
             gradient([&](const Numbers& v) { return routed(s, v, r, a, padding); }, logits.before, slopes);
-        to.push_back(
-            {OpKind::route_backward,
-             std::string(name_of(act)) + " " + s.text() + (losses ? " with losses" : ""),
-             a,
-             {logits, given(DType::f32, r.lse), whole(r.chosen), whole(r.place), given(DType::f32, r.weights),
-              dweights, given(DType::f32, r.sums), scalars_with(scale, padding)},
-             {written(act, want, std::max(1e-4, 2 * cpu::testing::roundoff(act)))}});
+        to.push_back({OpKind::route_backward,
+                      std::string(name_of(act)) + " " + s.text() + (losses ? " with losses" : ""),
+                      a,
+                      {logits, given(DType::f32, r.lse), whole(r.chosen), whole(r.place),
+                       given(DType::f32, r.weights), dweights, given(DType::f32, r.sums),
+                       scalars_with(scale, padding), s.capacity > 0 ? whole(r.offsets) : Operand{}},
+                      {written(act, want, std::max(1e-4, 2 * cpu::testing::roundoff(act)))}});
       }
 }
 
@@ -272,22 +323,26 @@ void moves(OpKind kind, Random& random, std::vector<OpCase>& to) {
     for (const Routed& s : kRouted)
       for (const int64_t cols : {24, 7, 1032}) {
         if (cols > 1000 && s.experts > 10) continue;
-        const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before);
+        const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before, {},
+                                   s.ranks > 0 ? counts_of(random, s) : Numbers{});
         const bool out = kind == OpKind::dispatch;
-        const Operand x = normals(random, act, (out ? s.rows() : s.copies()) * cols);
+        Operand x = normals(random, act, (out ? s.rows() : s.copies()) * cols);
+        if (!out) spoil_dropped(s, r, cols, x);
         Numbers want(static_cast<size_t>((out ? s.copies() : s.rows()) * cols));
         for (int64_t i = 0; i < s.copies(); ++i)
           for (int64_t j = 0; j < cols; ++j) {
             const auto copy = static_cast<int64_t>(r.place[i]);
             if (out)
               want[copy * cols + j] = x.before[i / s.top * cols + j];
-            else
+            else if (static_cast<double>(copy) < r.offsets.back())
               want[i / s.top * cols + j] += x.before[copy * cols + j];
           }
         to.push_back({kind,
                       std::string(name_of(act)) + " " + s.text() + " of " + std::to_string(cols),
                       ExpertRowsAttrs{.rows = s.rows(), .cols = cols, .top = s.top},
-                      {x, whole(out ? r.order : r.place)},
+                      out              ? std::vector<Operand>{x, whole(r.order)}
+                      : s.capacity > 0 ? std::vector<Operand>{x, whole(r.place), whole(r.offsets)}
+                                       : std::vector<Operand>{x, whole(r.place), {}},
                       {written(act, want)}});
       }
 }

@@ -27,6 +27,8 @@ Case random_case(Random& random, DType act, int64_t d, int64_t tq, int64_t tk) {
               .ld_kv = kv_heads * d * 2 + gap,
               .ld_o = heads * d + gap,
               .last_counts = random.coin() ? 1 : random.integer(2, 100)};
+  if (a.causal && random.coin()) a.token0 = random.integer(0, tk + 20);
+  if (a.causal && random.coin()) a.window = random.integer(1, random.coin() ? 20 : tk + 10);
   return {a, random.buffer(act, batch * tq * a.ld_q), random.buffer(act, batch * tk * a.ld_kv),
           random.buffer(act, batch * tk * a.ld_kv), random.buffer(act, batch * tq * a.ld_o)};
 }
@@ -40,7 +42,8 @@ struct Row {
 };
 
 bool visible(const Attention& a, int64_t i, int64_t j) {
-  return !a.causal || j <= i + a.tk - a.tq;
+  const int64_t place = i + (a.token0 < 0 ? a.tk - a.tq : a.token0);
+  return !a.causal || (j <= place && (a.window == 0 || j > place - a.window));
 }
 
 Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Buffer& v, int64_t b, int64_t h,

@@ -8,20 +8,27 @@
 namespace isobar::cuda::testing {
 namespace {
 
-const Shape kShapes[] = {
-    {2, 3, 3, 33, 33, 16, 0, false, false},        {1, 2, 1, 70, 50, 48, 8, false, false},
-    {1, 4, 2, 40, 67, 65, 3, true, false},         {1, 1, 1, 65, 40, 128, 0, false, false},
-    {1, 1, 1, 5, 3, 192, 0, false, false},         {2, 2, 2, 31, 31, 8, 0, true, true},
-    {1, 2, 2, 34, 66, 12, 4, false, true},         {1, 1, 1, 9, 70, 256, 0, false, false},
-    {2, 2, 2, 49, 49, 32, 0, false, false, 96},    {3, 4, 2, 49, 70, 24, 4, false, false, 1, true},
-    {2, 1, 1, 66, 33, 32, 0, false, true, 1, true}};
+const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false},
+                         {1, 2, 1, 70, 50, 48, 8, false, false},
+                         {1, 4, 2, 40, 67, 65, 3, true, false},
+                         {1, 1, 1, 65, 40, 128, 0, false, false},
+                         {1, 1, 1, 5, 3, 192, 0, false, false},
+                         {2, 2, 2, 31, 31, 8, 0, true, true},
+                         {1, 2, 2, 34, 66, 12, 4, false, true},
+                         {1, 1, 1, 9, 70, 256, 0, false, false},
+                         {2, 2, 2, 49, 49, 32, 0, false, false, 96},
+                         {3, 4, 2, 49, 70, 24, 4, false, false, 1, true},
+                         {2, 1, 1, 66, 33, 32, 0, false, true, 1, true},
+                         {1, 2, 1, 150, 150, 16, 0, true, false, 1, false, 1},
+                         {1, 2, 2, 130, 170, 24, 4, true, false, 1, false, 37},
+                         {1, 1, 1, 140, 141, 32, 0, true, true, 1, false, 70}};
 // Perceivers' of Aurora first
 const Shape kFewTokenShapes[] = {
     {5, 8, 8, 13, 3, 64, 0, false, false}, {9, 4, 4, 3, 13, 32, 0, false, false},
     {2, 4, 2, 4, 16, 48, 8, false, false}, {3, 2, 2, 7, 9, 33, 3, true, false},
     {1, 2, 2, 8, 8, 12, 4, false, true},   {2, 3, 1, 16, 4, 63, 1, false, true},
     {2, 1, 1, 1, 2, 8, 0, false, false},   {2, 2, 2, 5, 6, 64, 0, false, false, 96},
-    {1, 3, 3, 2, 11, 50, 2, false, false}};
+    {1, 3, 3, 2, 11, 50, 2, false, false}, {2, 2, 1, 5, 9, 16, 0, true, false, 1, false, 4}};
 
 // Runs all of `shapes` by one path
 void check_attention(AttentionPath path, std::span<const Shape> shapes) {

@@ -21,6 +21,7 @@ struct Shape {
   bool causal, tf32;
   float last_counts = 1;  // multiplicity of the last key
   bool biased = false;
+  int64_t window = 0;
 };
 
 struct Problem {
@@ -43,6 +44,7 @@ struct Problem {
           false,
           std::log(s.last_counts) * std::sqrt(static_cast<float>(s.d)),
           -1,
+          s.window,
           s.biased},
         q(random.buffer(act, s.batch * s.tq * a.ld_q)),
         k(random.buffer(act, s.batch * s.tk * a.ld_kv)),
@@ -77,8 +79,10 @@ struct Reference {
           const int64_t qi = (b * a.tq + i) * a.ld_q + h * a.d, oi = (b * a.tq + i) * a.ld_o + h * a.d;
           const auto kj = [&](int64_t j) { return (b * a.tk + j) * a.ld_kv + kv_head * a.d; };
           const int64_t seen = a.causal ? std::clamp<int64_t>(i + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
+          const int64_t first =
+              a.window > 0 ? std::clamp<int64_t>(i + 1 + a.tk - a.tq - a.window, 0, a.tk) : 0;
           double sum = 0, delta = 0;
-          for (int64_t j = 0; j < seen; ++j) {
+          for (int64_t j = first; j < seen; ++j) {
             double s = 0;
             for (int64_t e = 0; e < a.d; ++e) s += x.q[qi + e] * x.k[kj(j) + e];
             if (j + 1 == a.tk) s += static_cast<double>(a.last_more);
@@ -87,7 +91,7 @@ struct Reference {
             sum += p[j];
           }
           lse.push_back(std::log(sum));
-          for (int64_t j = 0; j < seen; ++j) {
+          for (int64_t j = first; j < seen; ++j) {
             p[j] /= sum;
             dp[j] = 0;
             for (int64_t e = 0; e < a.d; ++e) {
@@ -96,7 +100,7 @@ struct Reference {
             }
             delta += p[j] * dp[j];
           }
-          for (int64_t j = 0; j < seen; ++j) {
+          for (int64_t j = first; j < seen; ++j) {
             if (a.biased) dbias[(h * a.tk + j) * a.tq + i] += p[j] * (dp[j] - delta);
             const double ds = p[j] * (dp[j] - delta) * static_cast<double>(a.scale);
             const double terms = p[j] * (std::abs(dp[j]) + std::abs(delta)) * static_cast<double>(a.scale);

@@ -79,7 +79,11 @@ inline const Words kWordsNet = {
     "run.hang_timeout=60", "train.checkpoint_every=10"};
 inline const TestNet kGpt{source_dir() + "/configs/models/gpt-tiny.yaml",
                           kWordsNet + Words{"net.dropout=0.1"}};
-inline const TestNet kLlama{source_dir() + "/configs/models/llama-tiny.yaml", kWordsNet};
+// A window, and rotary angles that YaRN stretches
+inline const TestNet kLlama{
+    source_dir() + "/configs/models/llama-tiny.yaml",
+    kWordsNet + Words{"net.sliding_window=5", "net.rope_scaling=yarn", "net.rope_scaling_factor=4",
+                      "net.rope_original_length=8", "net.rope_beta_fast=1", "net.rope_beta_slow=0.05"}};
 
 // Experts as Mixtral's, with strong losses of the router, and as DeepSeek's: shared ones, a block without
 // any, weights by all experts. With this seed no two experts are all but equal for a token: a rounding would
@@ -91,6 +95,11 @@ inline const TestNet kDeepSeek{
     kWordsNet + Words{"net.num_experts=6", "net.num_experts_per_tok=3", "net.num_shared_experts=2",
                       "net.expert_ffn_dim=24", "net.first_k_dense_replace=1", "net.norm_topk_prob=false",
                       "train.seed=6"}};
+
+// Experts that drop tokens
+inline const TestNet kCapacity{
+    source_dir() + "/configs/models/moe-tiny.yaml",
+    kWordsNet + Words{"net.expert_capacity_factor=0.8", "net.router_balance_loss=0.5", "train.seed=9"}};
 
 // Heads that are together wider than the net, with norms of their own, and experts as Qwen3's
 inline const TestNet kQwen{
@@ -110,7 +119,8 @@ inline const TestNet kDeepSeekV3{
 inline const TestNet kPlainLatents{
     source_dir() + "/configs/models/llama-tiny.yaml",
     kWordsNet + Words{"net.num_kv_heads=0", "net.kv_lora_rank=20", "net.qk_nope_head_dim=12",
-                      "net.qk_rope_head_dim=4", "net.v_head_dim=16"}};
+                      "net.qk_rope_head_dim=4", "net.v_head_dim=16", "net.rope_scaling=yarn",
+                      "net.rope_scaling_factor=4", "net.rope_mscale=1", "net.rope_mscale_all_dim=0.7"}};
 
 inline std::string text_of(const TestNet& net) {
   std::string text = net.config;

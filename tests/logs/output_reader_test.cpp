@@ -447,6 +447,16 @@ TEST(Readers, LyingLinesAreLeftOutOrContradicted) {
   const Output unit = read({.reads = "s {step} {seconds} s loss {loss}", .begun = 1000}, lines);
   ASSERT_TRUE(unit.summary.contradiction);
   EXPECT_NE(unit.summary.contradiction->find("unit"), std::string::npos);
+  // 1 s of steps in 10: not wrong, since a program need not time all that it does, but said
+  for (TimedLine& line : lines) line.text.replace(line.text.find("10 s loss"), 2, "0.1");
+  const Output outside = read({.reads = "s {step} {seconds} s loss {loss}", .begun = 1000}, lines);
+  EXPECT_FALSE(outside.summary.contradiction);
+  EXPECT_NE(outside.summary.notes.back().find("10 s went by, of which its steps' times make 1 s"),
+            std::string::npos)
+      << outside.summary.notes.back();
+  for (TimedLine& line : lines) line.text.replace(line.text.find("0.1 s loss"), 3, "0.9");
+  EXPECT_EQ(read({.reads = "s {step} {seconds} s loss {loss}", .begun = 1000}, lines).summary.notes.size(),
+            1u);
 }
 
 }  // namespace

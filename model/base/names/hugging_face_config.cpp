@@ -80,15 +80,33 @@ void add_angles(const Config& c, json& net) {
   net["rope_theta"] = together ? rope.get("rope_theta", 10000.0) : c.get("rope_theta", 10000.0);
   const std::string type = rope.get<std::string>("rope_type", rope.get<std::string>("type", "default"));
   if (type == "default") return;
-  if (type != "llama3") c.refuse(key, "angles are plain, or scaled as Llama 3.1's (llama3)");
-  if (rope.get("low_freq_factor", 1.0) != 1 || rope.get("high_freq_factor", 4.0) != 4)
+  if (type == "yarn") {
+    if (rope.has("attention_factor")) c.refuse(key, "the factor of angles follows from the lengths");
+    if (!rope.get("truncate", true)) c.refuse(key, "its bounds are whole pairs");
+    net["rope_beta_fast"] = rope.get("beta_fast", 32.0);
+    net["rope_beta_slow"] = rope.get("beta_slow", 1.0);
+    net["rope_mscale"] = rope.get("mscale", 0.0);
+    net["rope_mscale_all_dim"] = rope.get("mscale_all_dim", 0.0);
+  } else if (type != "llama3") {
+    c.refuse(key, "angles are plain, or stretched as Llama 3.1's (llama3) or by YaRN (yarn)");
+  } else if (rope.get("low_freq_factor", 1.0) != 1 || rope.get("high_freq_factor", 4.0) != 4) {
     c.refuse(key, "its bounds are 1 and 4, as in all Llamas");
+  }
+  net["rope_scaling"] = type;
   net["rope_scaling_factor"] = rope.get("factor", 1.0);
   net["rope_original_length"] = rope.size("original_max_position_embeddings");
 }
 
+json mistral_of(const Config& c, json net) {
+  if (!c.j.contains("sliding_window"))
+    net["sliding_window"] = 4096;  // as transformers reads it
+  else if (c.has("sliding_window"))
+    net["sliding_window"] = c.size("sliding_window");
+  return net;
+}
+
 json mixtral_of(const Config& c, json net) {
-  if (c.has("sliding_window")) c.refuse("sliding_window", "attention is to all tokens before");
+  if (c.has("sliding_window")) net["sliding_window"] = c.size("sliding_window");
   c.require("router_jitter_noise", 0.0, "routers have no noise");
   net["num_experts"] = c.size("num_local_experts");
   net["num_experts_per_tok"] = c.size("num_experts_per_tok");
@@ -127,7 +145,11 @@ json qwen_moe_of(const Config& c, json net) {
 }
 
 json qwen_of(const Config& c, json net) {
-  c.require("use_sliding_window", false, "attention is to all tokens before");
+  if (c.get("use_sliding_window", false)) {
+    if (c.get("max_window_layers", int64_t{28}) != 0)
+      c.refuse("max_window_layers", "all blocks have the same window");
+    net["sliding_window"] = c.size("sliding_window");
+  }
   net["qk_norm"] = true;
   return net;
 }
@@ -173,6 +195,31 @@ json llama_of(const Config& c) {
   return net;
 }
 
+// Newer files say which blocks have the window.
+json with_layer_types(const Config& c, json net) {
+  if (!c.has("layer_types")) return net;
+  const json& types = c.j["layer_types"];
+  const bool windowed = net.contains("sliding_window");
+  for (const json& type : types)
+    if (type != (windowed ? "sliding_attention" : "full_attention"))
+      c.refuse("layer_types",
+               windowed ? "all blocks have the window" : "no block has a window, as none is set");
+  return net;
+}
+
+json llama_like_of(const Config& c, const std::string& type) {
+  if (type == "llama") return llama_of(c);
+  if (type == "mistral") return mistral_of(c, llama_of(c));
+  if (type == "mixtral") return mixtral_of(c, llama_of(c));
+  if (type == "deepseek") return deepseek_of(c, llama_of(c));
+  if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
+  if (type == "qwen3") return qwen_of(c, llama_of(c));
+  if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
+  throw ConfigError(
+      c.file, "model_type", "is " + json_text(type) + ", which is none of our nets",
+      "take a model of type gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen3 or qwen3_moe");
+}
+
 }  // namespace
 
 bool is_hugging_face_config(const json& j) {
@@ -183,14 +230,7 @@ json net_of_config(const json& j, const std::string& file) {
   const Config c{j, file};
   const std::string type = c.get<std::string>("model_type", "");
   if (type == "gpt2") return gpt_of(c);
-  if (type == "llama") return llama_of(c);
-  if (type == "mixtral") return mixtral_of(c, llama_of(c));
-  if (type == "deepseek") return deepseek_of(c, llama_of(c));
-  if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
-  if (type == "qwen3") return qwen_of(c, llama_of(c));
-  if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
-  throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-                    "take a model of type gpt2, llama, mixtral, deepseek, deepseek_v3, qwen3 or qwen3_moe");
+  return with_layer_types(c, llama_like_of(c, type));
 }
 
 json run_of_config(const json& j, const std::string& file) {
@@ -223,6 +263,22 @@ json config_of(const GptSpec& n) {
 
 namespace {
 
+json rope_scaling(const RotarySpec& r) {
+  json s = {{"rope_type", name_of(r.scaling)},
+            {"factor", r.factor},
+            {"original_max_position_embeddings", r.original_length}};
+  if (r.scaling == RopeScaling::llama3) {
+    s["low_freq_factor"] = 1.0;
+    s["high_freq_factor"] = 4.0;
+    return s;
+  }
+  s["beta_fast"] = r.beta_fast;
+  s["beta_slow"] = r.beta_slow;
+  if (r.mscale > 0) s["mscale"] = r.mscale;
+  if (r.mscale_all_dim > 0) s["mscale_all_dim"] = r.mscale_all_dim;
+  return s;
+}
+
 json llama_config(const LlamaSpec& n) {
   json c = {{"architectures", {"LlamaForCausalLM"}},
             {"model_type", "llama"},
@@ -238,14 +294,9 @@ json llama_config(const LlamaSpec& n) {
             {"hidden_act", "silu"},
             {"attention_bias", false},
             {"mlp_bias", false},
-            {"rope_theta", n.rope_theta}};
+            {"rope_theta", n.rotary.theta}};
   if (n.head_dim > 0) c["head_dim"] = n.head_dim;
-  if (n.rope_scaling_factor != 1)
-    c["rope_scaling"] = {{"rope_type", "llama3"},
-                         {"factor", n.rope_scaling_factor},
-                         {"low_freq_factor", 1.0},
-                         {"high_freq_factor", 4.0},
-                         {"original_max_position_embeddings", n.rope_original_length}};
+  if (n.rotary.factor > 1) c["rope_scaling"] = rope_scaling(n.rotary);
   return c;
 }
 
@@ -253,7 +304,7 @@ json llama_config(const LlamaSpec& n) {
 
 std::string model_type_of(const LlamaSpec& n) {
   const ExpertsSpec& x = n.experts;
-  if (n.latent.any() && x.has_bias() && x.num_shared_experts > 0) return "deepseek_v3";
+  if (n.latent.any() && x.has_bias() && x.num_shared_experts > 0 && n.window() == 0) return "deepseek_v3";
   const bool latent = n.latent.any();
   if (latent || x.has_bias() || x.routed_scaling_factor != 1)
     throw ConfigError(
@@ -264,22 +315,30 @@ std::string model_type_of(const LlamaSpec& n) {
         "is that of DeepSeek-V3, and this net is not like it: latent attention, sigmoid scores, "
         "shared experts",
         "export the weights in our form");
-  if (!n.has_experts()) return n.qk_norm ? "qwen3" : "llama";
+  if (!n.has_experts()) return n.qk_norm ? "qwen3" : n.window() > 0 ? "mistral" : "llama";
   if (n.qk_norm && x.num_shared_experts > 0)
     throw ConfigError("", "net.num_shared_experts", "is set with net.qk_norm, as in no model of transformers",
                       "export the weights in our form");
   if (n.qk_norm) return "qwen3_moe";
   const bool all_alike = x.num_shared_experts == 0 && x.first_k_dense_replace == 0;
-  return all_alike && x.norm_topk_prob ? "mixtral" : "deepseek";
+  if (all_alike && x.norm_topk_prob) return "mixtral";
+  if (n.window() > 0)
+    throw ConfigError("", "net.sliding_window", "is set, and DeepSeek's nets have none",
+                      "export the weights in our form");
+  return "deepseek";
 }
 
 namespace {
+
+json window_of(const LlamaSpec& n) {
+  return n.window() > 0 ? json(n.window()) : json(nullptr);
+}
 
 json mixtral_config(const LlamaSpec& n) {
   return {{"architectures", {"MixtralForCausalLM"}},
           {"intermediate_size", n.expert_hidden()},
           {"num_local_experts", n.experts.num_experts},
-          {"sliding_window", nullptr}};
+          {"sliding_window", window_of(n)}};
 }
 
 json qwen_moe_config(const LlamaSpec& n) {
@@ -338,7 +397,10 @@ json config_of(const LlamaSpec& n) {
   if (type == "mixtral") c.update(mixtral_config(n));
   if (type == "deepseek") c.update(deepseek_config(n));
   if (type == "deepseek_v3") c.update(deepseek_v3_config(n));
+  if (type == "mistral") c["architectures"] = {"MistralForCausalLM"}, c["sliding_window"] = window_of(n);
   if (type == "qwen3") c["architectures"] = {"Qwen3ForCausalLM"};
+  if (n.qk_norm && n.window() > 0)
+    c.update({{"use_sliding_window", true}, {"sliding_window", n.window()}, {"max_window_layers", 0}});
   if (type == "qwen3_moe") c.update(qwen_moe_config(n));
   c["model_type"] = type;
   return c;

@@ -16,9 +16,12 @@ void ExpertsSpec::add_rows(KeyRows& to) {
   to.insert(
       to.end(),
       {{"net.num_experts", num_experts, kExperts,
-        "Experts of a block, in place of its MLP, with a router; no token is dropped. 0: MLPs."},
+        "Experts of a block, in place of its MLP, with a router. 0: MLPs."},
        {"net.num_experts_per_tok", num_experts_per_tok, from_to(1, kMostExperts),
         "Experts that each token goes to: those of its largest router logits."},
+       {"net.expert_capacity_factor", expert_capacity_factor, zero_or_positive("e.g. 1.25"),
+        "Tokens of a sample that an expert takes at most, over an even share; the later ones are dropped. 0: "
+        "none is."},
        {"net.num_shared_experts", num_shared_experts, kExperts,
         "Experts that every token goes to besides, as DeepSeek's: one MLP of their widths together."},
        {"net.expert_ffn_dim", expert_ffn_dim, from_to(0, kMostSize),
@@ -49,6 +52,7 @@ void ExpertsSpec::check(int64_t depth, bool mlps, const SpecCheck& check) const 
   const ExpertsSpec usual;
   for (const auto& [given, key] :
        {std::pair{num_experts_per_tok != usual.num_experts_per_tok, "net.num_experts_per_tok"},
+        {expert_capacity_factor > 0, "net.expert_capacity_factor"},
         {num_shared_experts > 0, "net.num_shared_experts"},
         {expert_ffn_dim > 0, "net.expert_ffn_dim"},
         {first_k_dense_replace > 0, "net.first_k_dense_replace"},

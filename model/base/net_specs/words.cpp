@@ -37,15 +37,10 @@ void GptSpec::add_rows(KeyRows& to) {
 
 void LlamaSpec::add_rows(KeyRows& to) {
   WordsSpec::add_rows(to);
+  rotary.add_rows(to);
   to.insert(to.end(),
-            {{"net.rope_theta", rope_theta, positive("e.g. 10000"),
-              "Base of the angles of rotary position embedding."},
-             {"net.rope_scaling_factor", rope_scaling_factor,
-              within("[]", 1, 1024, "1 scales nothing; Llama 3.1 has 8"),
-              "Stretches long wavelengths of the rotary angles for longer contexts, as Llama 3.1 does "
-              "(8)."},
-             {"net.rope_original_length", rope_original_length, from_to(1, kMost),
-              "Tokens of the contexts before that; wavelengths below a quarter of it stay."},
+            {{"net.sliding_window", sliding_window, from_to(0, kMost),
+              "Tokens that one attends to at most, itself the last, as Mistral's; 0: all before it."},
              {"net.head_dim", head_dim, from_to(0, kMost), "Width of a head; 0: embed_dim / num_heads."},
              {"net.qk_norm", qk_norm, "RMSNorm of each head of queries and keys, as Qwen3's."}});
   latent.add_rows(to);
@@ -68,6 +63,7 @@ void LlamaSpec::check(const SpecCheck& check) const {
   check.that(rotary_width() % 2 == 0 || latent.any(), head_dim > 0 ? "net.head_dim" : "net.num_heads",
              "gives heads of an odd width, and rotary positions turn pairs",
              head_dim > 0 ? "give an even one" : "make net.embed_dim / net.num_heads even");
+  rotary.check(check);
   latent.check(check);
   experts.check(depth, ffn_dim > 0, check);
 }

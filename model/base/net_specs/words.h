@@ -5,6 +5,7 @@
 #include "model/base/net_specs/experts.h"
 #include "model/base/net_specs/latent.h"
 #include "model/base/net_specs/net_answers.h"
+#include "model/base/net_specs/rotary.h"
 
 namespace isobar {
 
@@ -42,16 +43,16 @@ struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
 
 struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
   static constexpr const char* kKind = "llama";
-  double rope_theta = 10000;            // base of the rotary angles
-  double rope_scaling_factor = 1;       // Llama 3.1's stretching of long wavelengths …
-  int64_t rope_original_length = 8192;  // … for contexts beyond this length
-  int64_t head_dim = 0;                 // 0 = embed_dim / num_heads
-  bool qk_norm = false;                 // RMSNorm of each head of queries and keys
+  RotarySpec rotary;
+  int64_t sliding_window = 0;  // tokens that one attends to at most, itself the last; 0 = all
+  int64_t head_dim = 0;        // 0 = embed_dim / num_heads
+  bool qk_norm = false;        // RMSNorm of each head of queries and keys
   LatentSpec latent;
   ExpertsSpec experts;
   int64_t head_width() const {  // of queries and keys
     return latent.any() ? latent.qk_head_dim() : head_dim ? head_dim : embed_dim / num_heads;
   }
+  int64_t window() const { return sliding_window < seq_length ? sliding_window : 0; }  // 0: of no effect
   int64_t rotary_width() const { return latent.any() ? latent.qk_rope_head_dim : head_width(); }
   bool has_experts() const { return experts.num_experts > 0; }
   int64_t expert_hidden() const { return experts.expert_ffn_dim ? experts.expert_ffn_dim : hidden(); }

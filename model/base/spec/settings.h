@@ -66,6 +66,7 @@ enum class AttentionChoice : uint8_t { automatic, cudnn, own };
 /// Rows that are samples. ocean: ice below min_ice_concentration | sea_ice: at least that
 enum class MaskMode : uint8_t { both, ocean, sea_ice };
 enum class RouterScores : uint8_t { softmax, sigmoid };  // of experts, by a router's logits
+enum class RopeScaling : uint8_t { llama3, yarn };       // of rotary angles (nets/transformer/rotary.h)
 enum class Gelu : uint8_t { erf, tanh };  // tanh: the approximation that cuBLASLt can fuse into a product
 /// Assignment of nodes to ranks of context parallelism. bands: of latitude | metis: METIS' cut of the graph
 enum class GraphPartition : uint8_t { bands, metis };
@@ -118,6 +119,8 @@ template <>
 inline constexpr auto kWordsOf<MaskMode> = std::to_array<const char*>({"both", "ocean", "sea_ice"});
 template <>
 inline constexpr auto kWordsOf<RouterScores> = std::to_array<const char*>({"softmax", "sigmoid"});
+template <>
+inline constexpr auto kWordsOf<RopeScaling> = std::to_array<const char*>({"llama3", "yarn"});
 template <>
 inline constexpr auto kWordsOf<Gelu> = std::to_array<const char*>({"erf", "tanh"});
 template <>

@@ -200,6 +200,10 @@ void validate(const RunSpec& s) {
              "use one of none, tf32, bf16, fp16");
   check.that(p.attention != AttentionKind::unfused || s.net.words(), "policy.attention",
              "unfused is for net.kind gpt and llama", "use flash");
+  check.that(p.attention != AttentionKind::unfused || s.net.kind() != LlamaSpec::kKind ||
+                 s.net.llama().window() == 0,
+             "policy.attention", "unfused attention is to all tokens, and net.sliding_window is set",
+             "use flash");
   check.that(p.attention != AttentionKind::unfused || l.cp == 1, "policy.attention",
              "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   if (p.micro_batch)

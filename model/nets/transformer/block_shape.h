@@ -19,6 +19,7 @@ struct ExpertsShape {
   bool sigmoid = false;                      // scores, with biases for the choice
   int64_t groups = 1, top_groups = 1;        // of experts; those that a token chooses from
   double bias_rate = 0;                      // of those biases
+  int64_t capacity = 0;                      // tokens of a sample that an expert takes; 0: all
 };
 
 struct BlockShape {
@@ -34,6 +35,8 @@ struct BlockShape {
   View rotary = {};      // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
   bool qk_norm = false;  // RMSNorm of each head of queries and keys
   bool causal = false;
+  int64_t window = 0;           // causal: tokens that one attends to at most, the last ones; 0: all
+  float score_growth = 1;       // of attention, beside 1/sqrt(head_dim)
   double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
   DType stream = DType::f32;    // of the residual stream
   LatentSpec latent = {};       // of attention, if any; head_dim is then of queries and keys

@@ -78,8 +78,9 @@ AttentionAttrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv)
           .ld_kv = ld_kv,
           .ld_o = width_,
           .causal = n_.causal,
-          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim)),
-          .token0 = n_.causal ? at_.token0 : 0};
+          .scale = n_.score_growth / std::sqrt(static_cast<float>(n_.head_dim)),
+          .token0 = n_.causal ? at_.token0 : 0,
+          .window = n_.window};
 }
 
 AttentionAttrs AttentionCore::attention_of_all() const {  // ulysses

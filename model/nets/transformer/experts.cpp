@@ -11,10 +11,12 @@ namespace {
 
 constexpr int64_t kMetrics = 3;  // of a net with experts: loss, imbalance, balance
 
-// A token has at most all experts of a rank.
+// A token has at most all experts of a rank, and each of them takes its capacity of a sample.
 int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
-  const int64_t most_tokens = *std::max_element(at.token_parts.begin(), at.token_parts.end());
-  return at.ep * at.batch * most_tokens * std::min(shape.top, shape.experts / at.ep);
+  const int64_t most_tokens = *std::max_element(at.token_parts.begin(), at.token_parts.end()),
+                held = shape.experts / at.ep;
+  const int64_t of_expert = shape.capacity > 0 ? std::min(most_tokens, shape.capacity) : most_tokens;
+  return at.ep * at.batch * std::min(most_tokens * std::min(shape.top, held), of_expert * held);
 }
 
 }  // namespace
@@ -82,13 +84,28 @@ void Experts::route(const std::string& pass, const View& h, bool keep) {
   lse_ = held("lse", DType::f32, R);
   sums_ = held("sums", DType::f32, 2 * at_.batch * E);
   const View all = held("offsets", DType::i32, at_.ep * (E + 1)), own = all.slice(at_.owner * (E + 1), E + 1);
-  b_.emit<OpKind::route>(path_ + "/route" + pass, attrs(), {logits_, bias_},
-                         {order_, place_, chosen_, own, weights_, lse_, sums_});
-  up_.offsets = down_.offsets = own;
+  const std::vector<View> to{order_, place_, chosen_, own, weights_, lse_, sums_};
+  RouteAttrs a = attrs();
+  View counts;
+  if (limited() && at_.cp_group >= 0) {  // once more when earlier ranks have told what they have
+    b_.emit<OpKind::route>(path_ + "/route/counts" + pass, a, {logits_, bias_, View{}}, to);
+    counts = counts_of_ranks(pass, sums_);
+    a.ranks_before = at_.at.cp;
+  }
+  a.capacity = shape_.capacity;
+  b_.emit<OpKind::route>(path_ + "/route" + pass, a, {logits_, bias_, counts}, to);
+  own_offsets_ = up_.offsets = down_.offsets = own;
   if (divided()) share_offsets(pass, all, keep);
   if (at_.cp_group >= 0)  // a sample's shares are those of all its tokens
     b_.emit<OpKind::all_reduce>(path_ + "/route" + pass + "/all_reduce", {.group = at_.cp_group}, {sums_},
                                 {sums_}, Lane::cp);
+}
+
+View Experts::counts_of_ranks(const std::string& pass, const View& sums) const {
+  const View all = b_.scratch(path_ + ".counts", DType::f32, at_.cp * sums.count);
+  b_.emit<OpKind::all_gather>(path_ + "/route/counts" + pass + "/all_gather", {.group = at_.cp_group}, {sums},
+                              {all}, Lane::cp);
+  return all;
 }
 
 // Each rank's offsets on all ranks, and from them those of this rank's experts among what it receives
@@ -136,7 +153,8 @@ View Experts::copies(const std::string& path, const View& rows, const View& to) 
 
 // A buffer of rows that are received
 View Experts::received(const View& room) const {
-  b_.plan.buffers[room.buffer].filled = static_cast<double>(copies_) / static_cast<double>(room_);
+  b_.plan.buffers[room.buffer].filled =
+      std::min(1.0, static_cast<double>(copies_) / static_cast<double>(room_));
   return room;
 }
 
@@ -188,9 +206,9 @@ void Experts::forward(const std::string& pass, const View& y, bool keep, bool re
   if (!result) return;
   const View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
   layers_.linear_forward(path_ + "/experts/fc2" + pass, down_, g_, o, copies_, View{});
-  b_.emit<OpKind::combine>(path_ + "/combine" + pass,
-                           {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
-                           {to_tokens(path_ + "/combine" + pass, path_ + ".experts.o", o), place_}, {y});
+  b_.emit<OpKind::combine>(
+      path_ + "/combine" + pass, {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
+      {to_tokens(path_ + "/combine" + pass, path_ + ".experts.o", o), place_, taken()}, {y});
 }
 
 // ---- backward ----
@@ -223,11 +241,11 @@ void Experts::backward(const View& h, const View& own, const View& dh) {
                                     e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
   layers_.linear_backward_weight(experts + "/fc1", up_, x, du, copies_);
   b_.emit<OpKind::combine>(path_ + "/dispatch/backward", {.rows = R, .cols = D, .top = shape_.top},
-                           {back, place_}, {dh});
+                           {back, place_, taken()}, {dh});
   const View dlogits = e_.operand(path_ + ".dlogits", e_.act, R * shape_.experts);
   b_.emit<OpKind::route_backward>(
       path_ + "/route/backward", attrs(),
-      {logits_, lse_, chosen_, place_, weights_, dweights, sums_, b_.plan.scalars}, {dlogits});
+      {logits_, lse_, chosen_, place_, weights_, dweights, sums_, b_.plan.scalars, taken()}, {dlogits});
   layers_.linear_backward_input(path_ + "/router", router_, dlogits, dh, R, true);
   layers_.linear_backward_weight(path_ + "/router", router_, own, dlogits, R);
 }

@@ -1,6 +1,6 @@
 // A mixture of experts in a transformer block (Shazeer 2017): a router sends each token to its `top` experts
-// with the largest logits, and sums their results. No token is dropped: the copies of all tokens, sorted by
-// expert, are the rows of grouped products.
+// with the largest logits, and sums their results. The copies of all tokens, sorted by expert, are the rows
+// of grouped products.
 //
 //   Experts experts(e, at, "block03/mlp", "blocks.3.mlp", shape, width);
 //   experts.dispatch("/forward", h, keep);              // h, y [full rows, width] act
@@ -20,6 +20,9 @@
 // Expert parallelism (Lepikhin 2020) divides the experts among neighbouring ranks of data and context
 // parallelism. Ranks tell one another how many copies each expert gets, send them there with their weights,
 // and get the results back; backward likewise. A rank has room for all copies that could come.
+//
+// With a capacity (Lepikhin 2020) an expert takes the first tokens of each sample alone, by their place in
+// it, so that it does not depend on the layout; the results of the others count as zero.
 #pragma once
 #include <string>
 
@@ -48,8 +51,12 @@ class Experts {
 
  private:
   bool divided() const { return at_.ep > 1; }
-  View rows() const { return divided() ? up_.offsets : View{}; }  // its last says how many have come
+  bool limited() const { return shape_.capacity > 0; }
+  /// Its last says how many rows there are
+  View rows() const { return divided() || limited() ? up_.offsets : View{}; }
+  View taken() const { return limited() ? own_offsets_ : View{}; }
   RouteAttrs attrs() const;
+  View counts_of_ranks(const std::string& pass, const View& sums) const;
   void share_offsets(const std::string& pass, const View& all, bool keep);
   View received(const View& room) const;
   View held(const char* what, DType t, int64_t cols, bool keep) const;
@@ -76,7 +83,8 @@ class Experts {
   // with weights; x_ [copies, width] act, scale_ [copies]: rows and weights that divided experts have
   // received
   View logits_, order_, place_, chosen_, weights_, lse_, sums_, u_, g_, x_, scale_, do_;
-  View offsets_;  // [ep, experts + 1] i32: of copies by expert, on each rank; absent: not divided
+  View own_offsets_;  // [experts + 1] i32: of this rank's copies by expert
+  View offsets_;      // [ep, experts + 1] i32: of each rank's; absent: not divided
 };
 
 }  // namespace isobar

@@ -1,5 +1,4 @@
-// The angles of rotary position embedding (Su 2021): position t turns the i-th pair of a head by
-// t theta^(-2 i / d), with Llama 3.1's scaling for longer contexts if asked for.
+// The angles of rotary position embedding (base/net_specs/rotary.h).
 //
 //   shape.rotary = rotary_table(b, {.theta = 500000}, 128, at.token0, at.tokens);
 #pragma once
@@ -10,24 +9,17 @@
 
 namespace isobar {
 
-/// Llama 3.1: wavelengths above original_length are stretched `factor` times, those below a quarter of it
-/// not at all, with a smooth passage between.
-struct RotaryAngles {
-  double theta = 10000;
-  double factor = 1;
-  int64_t original_length = 8192;
-};
+/// Angles of one token by pair, [d / 2], in radians. llama3 (Llama 3.1): wavelengths above original_length
+/// are stretched `factor` times, those below a quarter of it not at all, with a smooth passage between.
+/// yarn (Peng 2023, section 3.2): the same between pairs, by their turns within original_length.
+std::vector<double> rotary_frequencies(const RotarySpec& r, int64_t d);
 
-inline RotaryAngles angles_of(const LlamaSpec& n) {
-  return {n.rope_theta, n.rope_scaling_factor, n.rope_original_length};
-}
-
-/// Angles of one token by pair, [d / 2], in radians
-std::vector<double> rotary_frequencies(const RotaryAngles& r, int64_t d);
-
-/// [tokens, 2, d / 2]: cosines, then sines, of positions token0, token0 + 1, …
-std::vector<float> rotary_values(const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens);
+/// [tokens, 2, d / 2]: cosines, then sines, of positions token0, token0 + 1, …; YaRN's grow by a factor
+std::vector<float> rotary_values(const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens);
 /// The same as a constant in f32
-View rotary_table(Builder& b, const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens);
+View rotary_table(Builder& b, const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens);
+
+/// Factor of attention's scores beside 1/sqrt(d): latent attention's have one with YaRN (DeepSeek-V2, 2024)
+double score_growth(const LlamaSpec& n);
 
 }  // namespace isobar

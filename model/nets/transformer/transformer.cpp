@@ -201,7 +201,8 @@ BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
                       .sigmoid = x.has_bias(),
                       .groups = x.n_group,
                       .top_groups = x.topk_group,
-                      .bias_rate = x.router_bias_rate};
+                      .bias_rate = x.router_bias_rate,
+                      .capacity = x.capacity(n.tokens())};
   return shape;
 }
 
@@ -260,8 +261,10 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
   dense.rms_norm = dense.swiglu = true;
   dense.head_dim = n.head_width();
   dense.qk_norm = n.qk_norm;
+  dense.window = n.window();
   dense.latent = n.latent;
-  dense.rotary = rotary_table(e.b, angles_of(n), n.rotary_width(), at.token0, at.tokens);
+  dense.score_growth = static_cast<float>(score_growth(n));
+  dense.rotary = rotary_table(e.b, n.rotary, n.rotary_width(), at.token0, at.tokens);
   dense.biases = false;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
   return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,

@@ -111,6 +111,9 @@ void add_experts(const LlamaSpec& n, Options& o) {
   o.set("moe-ffn-hidden-size", n.expert_hidden()).flag("moe-grouped-gemm");
   o.set("moe-token-dispatcher-type", "alltoall");
   if (!x.norm_topk_prob) o.flag("moe-router-pre-softmax");
+  if (x.expert_capacity_factor > 0)  // there of a rank's micro-batch, here of each sample
+    o.set("moe-expert-capacity-factor", real(x.expert_capacity_factor))
+        .set("moe-token-drop-policy", "position");
   if (x.num_shared_experts > 0)
     o.set("moe-shared-expert-intermediate-size", x.num_shared_experts * n.expert_hidden());
   if (const int64_t dense = n.dense_blocks(); dense > 0)
@@ -125,6 +128,31 @@ void add_experts(const LlamaSpec& n, Options& o) {
         .set("moe-router-bias-update-rate", real(x.router_bias_rate));
   if (x.n_group > 1) o.set("moe-router-num-groups", x.n_group).set("moe-router-group-topk", x.topk_group);
   if (x.routed_scaling_factor != 1) o.set("moe-router-topk-scaling-factor", real(x.routed_scaling_factor));
+}
+
+// Latent attention has YaRN there unless it is told otherwise.
+void add_rotary(const RunSpec& s, const LlamaSpec& n, Options& o) {
+  const RotarySpec& r = n.rotary;
+  const bool yarn = r.scaling == RopeScaling::yarn;
+  o.set("position-embedding-type", "rope").set("rotary-base", real(r.theta));
+  if (n.latent.any()) o.set("rope-type", yarn ? "yarn" : "rope");
+  if (r.factor == 1) return;
+  const RotarySpec usual;
+  if (yarn != n.latent.any())
+    refuse(s, "net.rope_scaling",
+           yarn ? "yarn is of latent attention in Megatron" : "llama3 is of the usual attention in Megatron",
+           "emit without it, or train this net here");
+  if (r.original_length != (yarn ? 4096 : 8192) || r.beta_fast != usual.beta_fast ||
+      r.beta_slow != usual.beta_slow)
+    refuse(s, "net.rope_original_length",
+           "and YaRN's bounds are fixed in Megatron: 8192 for llama3, 4096, 32 and 1 for yarn",
+           "emit without them, or train this net here");
+  if (!yarn) {
+    o.flag("use-rope-scaling").set("rope-scaling-factor", real(r.factor));
+    return;
+  }
+  o.set("rotary-scaling-factor", real(r.factor));
+  o.set("mscale", real(r.mscale)).set("mscale-all-dim", real(r.mscale_all_dim));
 }
 
 void add_latent(const LatentSpec& l, Options& o) {
@@ -144,11 +172,10 @@ std::string megatron(const RunSpec& s) {
   o.set("num-attention-heads", n.num_heads);
   if (n.kv_heads() != n.num_heads) o.flag("group-query-attention").set("num-query-groups", n.kv_heads());
   o.set("seq-length", n.seq_length).set("max-position-embeddings", n.seq_length);
-  if (llama(s))
-    o.flag("swiglu")
-        .set("normalization", "RMSNorm")
-        .flag("disable-bias-linear")
-        .set("position-embedding-type", "rope");
+  if (llama(s)) o.flag("swiglu").set("normalization", "RMSNorm").flag("disable-bias-linear");
+  if (llama(s)) add_rotary(s, s.net.llama(), o);
+  if (llama(s) && s.net.llama().window() > 0)  // keys before a token's own
+    o.set("window-size", std::to_string(s.net.llama().window() - 1) + ",0");
   if (llama(s) && s.net.llama().head_dim > 0) o.set("kv-channels", s.net.llama().head_dim);
   if (llama(s) && s.net.llama().latent.any()) add_latent(s.net.llama().latent, o);
   if (llama(s) && s.net.llama().qk_norm) o.flag("qk-layernorm");
@@ -217,6 +244,7 @@ std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
   for (const Flavor& f :
        {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
     if (llama(s) && !s.net.llama().has_experts() && !s.net.llama().qk_norm && !s.net.llama().latent.any() &&
+        s.net.llama().window() == 0 && s.net.llama().rotary.scaling == RopeScaling::llama3 &&
         f.layers == s.net.blocks() && f.dim == n.embed_dim)
       return f.name;
   refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",

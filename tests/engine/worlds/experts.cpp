@@ -116,6 +116,23 @@ TEST(ExpertsTraining, WithLatentAttentionAndBiases) {
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.ep=4", "policy.micro_batch=3"}, kDeepSeekV3);
 }
 
+// An expert takes the first tokens of a sample, whoever holds them.
+TEST(ExpertsTraining, WithACapacity) {
+  EXPECT_NE(
+      one_rank(kCapacity).losses,
+      one_rank(TestNet{kCapacity.config, kCapacity.set + Words{"net.expert_capacity_factor=0"}}).losses);
+  for (const Words& layout : std::initializer_list<Words>{
+           {"policy.micro_batch=3", "policy.recompute=full"},
+           {"layout.tp=2", "policy.sequence_parallel=true", "policy.recompute=selective"},
+           {"layout.cp=2", "policy.micro_batch=4"},
+           {"layout.cp=3", "policy.micro_batch=2", "policy.recompute=full"},
+           {"layout.dp=2", "layout.ep=2", "policy.micro_batch=3"},
+           {"layout.cp=2", "layout.ep=2", "policy.micro_batch=2"},
+           {"layout.dp=2", "layout.cp=2", "layout.ep=4", "policy.zero=2", "policy.micro_batch=3"},
+           {"layout.pp=2", "layout.tp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"}})
+    expect_like_one_rank(layout, kCapacity);
+}
+
 TEST(ExpertsTraining, InAllAxesAtOnce) {
   experts_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
                          "policy.micro_batch=3", "policy.recompute=full"});

@@ -26,6 +26,7 @@ std::vector<std::string> language_model_for(const Choice& c, bool llama) {
                                   "train.seed=5",
                                   "run.threads=1"};
   net.push_back(llama ? text("net.num_kv_heads=", cuts) : "net.dropout=0.05");
+  if (llama) net.push_back(text("net.sliding_window=", 3 + 2 * cuts));
   return net;
 }
 

@@ -27,15 +27,17 @@ void cut(int64_t units, int threads, const Cost& cost, int64_t* ends) {
 double forward_cost(const Attention& a, const AttentionSizes& s, int64_t unit) {
   const int64_t query0 = unit % s.query_tiles * kQueryTile;
   const int64_t last = std::min(query0 + kQueryTile, a.tq) - 1;
-  return static_cast<double>(visible_keys(a, last)) + 16.0;  // + packing and writing the tile
+  return static_cast<double>(end_of_keys(a, last) - first_block(a, query0)) + 16.0;  // + packing, writing
 }
 
 double backward_cost(const Attention& a, const AttentionSizes& s, int64_t unit) {
   const int64_t key0 = unit % s.key_spans * s.key_span;
   const int64_t keys = std::min(s.key_span, a.tk - key0);
   // queries that see the middle of the span
-  const int64_t unseen = a.causal ? std::clamp<int64_t>(key0 + keys / 2 - a.shift(), 0, a.tq) : 0;
-  return static_cast<double>(keys) * static_cast<double>(a.tq - unseen + 16);
+  const int64_t middle = key0 + keys / 2 - a.shift();
+  const int64_t first = a.causal ? std::clamp<int64_t>(middle, 0, a.tq) : 0;
+  const int64_t end = a.window > 0 ? std::clamp<int64_t>(middle + a.window, 0, a.tq) : a.tq;
+  return static_cast<double>(keys) * static_cast<double>(end - first + 16);
 }
 
 int64_t lanes_per_thread(const Attention& a, bool backward) {
@@ -147,10 +149,10 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
 // ---- ops ----
 
 Attention attention_of(const AttentionAttrs& a, DType act, bool biased) {
-  return {a.batch, a.heads, a.kv_heads, a.tq,          a.tk,
-          a.d,     a.scale, a.causal,   act,           a.ld_q,
-          a.ld_kv, a.ld_o,  a.tf32,     a.last_counts, a.causal ? a.token0 : -1,
-          biased};
+  return {a.batch,  a.heads, a.kv_heads, a.tq,          a.tk,
+          a.d,      a.scale, a.causal,   act,           a.ld_q,
+          a.ld_kv,  a.ld_o,  a.tf32,     a.last_counts, a.causal ? a.token0 : -1,
+          a.window, biased};
 }
 
 namespace {

@@ -174,7 +174,7 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, kScaledQueries<E> ? Into::kAddRow : Into::kStore, shift);
   if (bias) add_bias(bias + key0 * a.tq, a.tq, factor, keys, queries, w.scores, Q);
-  if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, Q, key0, keys, w.scores, Q);
+  if (hides_some(a, query0, queries, key0, keys)) mask_hidden(a, query0, Q, key0, keys, w.scores, Q);
   weigh_last(a, factor, Q, key0, keys, w.scores, Q);
   probabilities<V, E>(keys, width, factor, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
@@ -244,8 +244,8 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
     for (int64_t at = 0; at < tiles; ++at) {
       const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
       const int64_t head = kv_head * s.group + at / s.query_tiles;
-      const int64_t end = std::min(span0 + span_keys, visible_keys(a, query0 + queries - 1));
-      for (int64_t key0 = span0; key0 < end; key0 += kKeyBlock)
+      const int64_t end = std::min(span0 + span_keys, end_of_keys(a, query0 + queries - 1));
+      for (int64_t key0 = std::max(span0, first_block(a, query0)); key0 < end; key0 += kKeyBlock)
         backward_tile<V, Dot>(a, s, w, at, query0, queries, span0, key0, std::min(kKeyBlock, end - key0),
                               dq + at * w.dq_stride, bias_at(a, a.bias, head, query0),
                               a.dbias ? bias_at(a, w.dbias, head, query0) : nullptr);

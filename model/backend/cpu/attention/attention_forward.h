@@ -12,11 +12,15 @@ constexpr float kNothingYet = -1e30f;  // maximum before the first key: far abov
 constexpr float kLead = 15.0f;  // log2: how far scores may exceed the running maximum; f16 holds 2^15
 
 // Masks the keys that queries from query0 on must not see, in S^T rows from key0 on
-inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys,
+inline void mask_hidden(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys,
                         float* scores, int64_t stride) {
+  if (!a.causal) return;
   for (int64_t k = 0; k < keys; ++k) {
-    const int64_t first_seeing = std::clamp<int64_t>(key0 + k - a.shift() - query0, 0, queries);
-    for (int64_t i = 0; i < first_seeing; ++i) scores[k * stride + i] = kMasked;
+    const int64_t own = key0 + k - a.shift() - query0;  // the query at this key's place
+    const int64_t first = std::clamp<int64_t>(own, 0, queries);
+    const int64_t end = a.window == 0 ? queries : std::clamp<int64_t>(own + a.window, 0, queries);
+    std::fill(scores + k * stride, scores + k * stride + first, kMasked);
+    std::fill(scores + k * stride + end, scores + k * stride + queries, kMasked);
   }
 }
 
@@ -189,7 +193,7 @@ void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t ba
 
 // A tile of queries and its part of the buffers
 struct QueryTileAt {
-  int64_t batch, head, query0, queries, seen, seen_by_all;  // seen: keys seen by its last query; by its first
+  int64_t batch, head, query0, queries, first, end;  // blocks of keys from `first` on, keys up to `end`
   ForwardBuffers w;
   const float* bias;  // of the head, from its first query on; nullptr: none
 };
@@ -210,8 +214,8 @@ QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const
           head,
           query0,
           queries,
-          visible_keys(a, query0 + queries - 1),
-          visible_keys(a, query0),
+          first_block(a, query0),
+          end_of_keys(a, query0 + queries - 1),
           w,
           bias_at(a, a.bias, head, query0)};
 }
@@ -224,7 +228,7 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
   const ForwardBuffers& w = t.w;
   const int64_t width = tile_width(t.queries);
   const float factor = score_factor<E>(a);
-  for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock) {
+  for (key0 = std::max(key0, t.first), end = std::min(end, t.end); key0 < end; key0 += kKeyBlock) {
     const int64_t keys = std::min(kKeyBlock, end - key0);
     alignas(64) float sums[kQueryTile], shift[kQueryTile];
     const auto scores = [&](Into as, const float* row) {
@@ -232,10 +236,11 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
       matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
                                  kQueryTile, w.scores, kQueryTile, as, row);
       if (t.bias) add_bias(t.bias + key0 * a.tq, a.tq, factor, keys, t.queries, w.scores, kQueryTile);
-      if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
+      if (hides_some(a, t.query0, t.queries, key0, keys))
+        mask_hidden(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
       weigh_last(a, factor, kQueryTile, key0, keys, w.scores, kQueryTile);
     };
-    bool higher = key0 == 0;
+    bool higher = key0 == t.first;
     if (!higher) {
       if constexpr (kScaledQueries<E>) negate<V>(kQueryTile, w.row_max, shift);
       scores(kScaledQueries<E> ? Into::kAddRow : Into::kStore, shift);
@@ -248,7 +253,7 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
       raise_maximum<V>(keys, width, kQueryTile, factor, w.scores, w.row_max, w.row_sum, w.rescale);
       exponentials<V, E, false>(keys, width, kQueryTile, factor, w.row_max, w.scores, w.probabilities, sums);
     }
-    const Into into = key0 == 0 ? Into::kStore : higher ? Into::kScaleAdd : Into::kAdd;
+    const Into into = key0 == t.first ? Into::kStore : higher ? Into::kScaleAdd : Into::kAdd;
     add_to<V>(width, sums, w.row_sum);
     matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
                               w.probabilities, kQueryTile, w.o_transposed, kQueryTile, into, w.rescale);

@@ -58,9 +58,22 @@ struct AttentionSizes {
         key_spans(ceil_div(a.tk, key_span)) {}
 };
 
-// Key j is visible to query i if j <= i + shift().
-inline int64_t visible_keys(const Attention& a, int64_t query) {
+// Keys [first, end) are visible to a query.
+inline int64_t end_of_keys(const Attention& a, int64_t query) {
   return a.causal ? std::clamp<int64_t>(query + 1 + a.shift(), 0, a.tk) : a.tk;
+}
+inline int64_t first_key(const Attention& a, int64_t query) {
+  return a.window == 0 ? 0 : std::clamp<int64_t>(query + 1 + a.shift() - a.window, 0, a.tk);
+}
+
+// Block of keys in which those of queries from `query` on begin
+inline int64_t first_block(const Attention& a, int64_t query) {
+  return first_key(a, query) / kKeyBlock * kKeyBlock;
+}
+
+// True if a key of [key0, key0 + keys) is hidden from a query of [query0, query0 + queries)
+inline bool hides_some(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys) {
+  return key0 + keys > end_of_keys(a, query0) || key0 < first_key(a, query0 + queries - 1);
 }
 
 // The first key's row, at query0, of a head's bias or its gradient; nullptr: there is none

@@ -80,10 +80,10 @@ void pack_values(const Attention& a, const AttentionSizes& s, const char* src, f
 constexpr int64_t kPatch = 32;
 constexpr int64_t kPatches = kKeyBlock / kPatch;
 
-// Masks a patch: keys after `end` and keys that only later queries see; adds the last key's multiplicity
-inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, int64_t key0, int64_t end,
-                       float* scores) {
-  if (a.causal && key0 + kPatch > seen_by_all) mask_causal(a, query0, kPatch, key0, kPatch, scores, kPatch);
+// Masks a patch: keys after `end` and keys hidden from its queries; adds the last key's multiplicity
+inline void mask_patch(const Attention& a, int64_t query0, int64_t key0, int64_t end, float* scores) {
+  if (hides_some(a, query0, kPatch, key0, kPatch))
+    mask_hidden(a, query0, kPatch, key0, kPatch, scores, kPatch);
   weigh_last(a, a.scale * kLog2e, kPatch, key0, std::min(kPatch, end - key0), scores, kPatch);
   for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
 }
@@ -92,10 +92,11 @@ inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, 
 struct ForwardItem {
   const QueryTileAt* tile = nullptr;
   int64_t query = 0, width = 0;  // first query within the tile; columns
-  int64_t key0 = 0, end = 0, seen_by_all = 0;
+  int64_t key0 = 0, end = 0;
   float* p = nullptr;  // probabilities, [48][32] in pairs of keys
 
   int64_t patches() const { return ceil_div(end - key0, kPatch); }
+  bool first() const { return key0 == tile->first; }
 };
 
 template <class V, class Tiles>
@@ -106,12 +107,12 @@ class ForwardPipeline {
 
   // Keys [key0, end) of a tile, block by block, for both halves of the queries
   void attend(const QueryTileAt& t, int64_t key0, int64_t end) {
-    for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock)
+    for (key0 = std::max(key0, t.first), end = std::min(end, t.end); key0 < end; key0 += kKeyBlock)
       for (int64_t query = 0; query < t.queries; query += kPatch) {
         const int64_t first = t.query0 + query, count = std::min(kPatch, t.queries - query);
-        const int64_t stop = std::min({end, key0 + kKeyBlock, visible_keys(a_, first + count - 1)});
+        const int64_t stop = std::min({end, key0 + kKeyBlock, end_of_keys(a_, first + count - 1)});
         if (key0 < stop)
-          push({&t, query, tile_width(count), key0, stop, visible_keys(a_, first),
+          push({&t, query, tile_width(count), key0, stop,
                 w_.probabilities + (parity_ ^= 1) * (kKeyBlock / 2 * kPatch)});
       }
   }
@@ -130,9 +131,9 @@ class ForwardPipeline {
 
   void process(const ForwardItem& after) {
     const ForwardItem& now = now_;
-    const bool fresh = now.key0 == 0;
+    const bool fresh = now.first();
     // the next item's first patch of scores, unless it begins with its maximum
-    const ForwardItem* follows = !fresh && after.tile != nullptr && after.key0 > 0 ? &after : nullptr;
+    const ForwardItem* follows = !fresh && after.tile != nullptr && !after.first() ? &after : nullptr;
     alignas(64) float sums[kPatch] = {};
     if (fresh) {
       for (int64_t c = 0; c < kPatches; ++c) add_output(before_, c, false, 0, nullptr);
@@ -159,7 +160,7 @@ class ForwardPipeline {
       add_bias(t.bias + (i.key0 + c * kPatch) * a_.tq + i.query, a_.tq, factor_,
                std::min(kPatch, i.end - i.key0 - c * kPatch), std::min(kPatch, t.queries - i.query), scores,
                kPatch);
-    mask_patch(a_, i.tile->query0 + i.query, i.seen_by_all, i.key0 + c * kPatch, i.end, scores);
+    mask_patch(a_, i.tile->query0 + i.query, i.key0 + c * kPatch, i.end, scores);
   }
   void exponentiate(const ForwardItem& i, int64_t key, int64_t keys, const float* scores, float* sums) const {
     exponentials<V, bf16, false>(keys, i.width, kPatch, factor_, i.tile->w.row_max + i.query,
@@ -222,7 +223,7 @@ class ForwardPipeline {
     }
     raise_maximum<V>(i.patches() * kPatch, i.width, kPatch, factor_, s, t.w.row_max + i.query,
                      t.w.row_sum + i.query, w_.rescale);
-    if (i.key0 > 0)
+    if (!i.first())
       for (int64_t row = 0; row < s_.d_pad; ++row)
         for (int64_t j = 0; j < i.width; j += V::kWidth) {
           float* o = t.w.o_transposed + row * kQueryTile + i.query + j;
@@ -263,8 +264,8 @@ inline QueryTileAt begin_query_tile(const AttentionArgs& args, const AttentionSi
           head,
           query0,
           queries,
-          visible_keys(a, query0 + queries - 1),
-          visible_keys(a, query0),
+          first_block(a, query0),
+          end_of_keys(a, query0 + queries - 1),
           w,
           bias_at(a, a.bias, head, query0)};
 }

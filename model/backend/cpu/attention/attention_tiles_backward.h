@@ -128,8 +128,7 @@ class BackwardPipeline {
                   queries = std::min(kPatch, a_.tq - now_.query0 - query);
     const int64_t in_bias = (now_.key0 + key) * a_.tq + query;
     if (now_.bias) add_bias(now_.bias + in_bias, a_.tq, a_.scale * kLog2e, keys, queries, ring(c), kPatch);
-    mask_patch(a_, now_.query0 + query, visible_keys(a_, now_.query0 + query), now_.key0 + key,
-               now_.key0 + now_.keys, ring(c));
+    mask_patch(a_, now_.query0 + query, now_.key0 + key, now_.key0 + now_.keys, ring(c));
     const bool own = c + 1 < now_.patches(), follows = own || after.at >= 0;
     const BackwardItem& next = own ? now_ : after;
     const int64_t next_patch = own ? c + 1 : 0;
@@ -254,8 +253,8 @@ void attention_backward_tiles(const AttentionArgs& args, int64_t first, int64_t 
     BackwardPipeline<V, Tiles> pipeline(a, s, w, k_stride);
     for (int64_t at = 0; at < tiles; ++at) {
       const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-      const int64_t end = std::min(span0 + span_keys, visible_keys(a, query0 + queries - 1));
-      for (int64_t key0 = span0; key0 < end; key0 += kKeyBlock)
+      const int64_t end = std::min(span0 + span_keys, end_of_keys(a, query0 + queries - 1));
+      for (int64_t key0 = std::max(span0, first_block(a, query0)); key0 < end; key0 += kKeyBlock)
         pipeline.push({.at = at,
                        .query0 = query0,
                        .width = whole(queries, kTileKeys),

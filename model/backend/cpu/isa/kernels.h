@@ -51,13 +51,14 @@ void layers(int64_t m, std::span<const Layer> layers, const float* x, float* y);
 struct Attention {
   int64_t batch, heads, kv_heads, tq, tk, d;  // kv_heads divides heads
   float scale;                                // > 0
-  bool causal;                                // query i sees keys j <= i + shift()
+  bool causal;                                // query i sees keys j <= i + shift() …
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
   bool tf32 = false;        // f32 only: operands of all products are first rounded to tf32
   int64_t last_counts = 1;  // multiplicity of each sample's last key and value
   int64_t token0 = -1;      // causal: place of the first query among the keys; -1: tk - tq
+  int64_t window = 0;       // … and j > i + shift() - window; 0: from the first on
   // Added to the scaled scores of every sample, and its gradient (nullptr: unused): [heads, tk, tq] f32
   bool biased = false;
   const float* bias = nullptr;
@@ -185,7 +186,7 @@ struct AddsTo {
 void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
                         float* dpositions, int64_t positions, AddsTo adds);
 
-// ---- experts.cpp: mixtures of experts, without dropped tokens ---------------------------------------------
+// ---- experts.cpp: mixtures of experts ---------------------------------------------------------------------
 struct Route {
   int64_t rows, experts, top;  // top: experts of a row
   int64_t tokens, sample;      // rows of a sample, and its tokens on all ranks
@@ -195,20 +196,24 @@ struct Route {
   bool sigmoid = false;  // scores are sigmoids of the logits, not a softmax
   // Rows choose among the top_groups groups whose two best experts have the largest sums.
   int64_t groups = 1, top_groups = 1;
+  int64_t capacity = 0;      // copies of a sample that an expert takes, the first ones; 0: all
+  int64_t ranks_before = 0;  // that hold earlier rows of the samples
 };
-// Routing of rows by their logits [rows, experts]. Copies are sorted by expert, of one expert by row; rows
-// choose larger logits first, of equal ones the first.
+// Routing of rows by their logits [rows, experts]. Copies are sorted by expert, of one expert by row, and
+// those that no expert takes come behind all others, in the same order; rows choose larger logits first, of
+// equal ones the first.
 struct Routing {
   int32_t* order;    // [copies] row of a copy
   int32_t* place;    // [rows, top] copy of a row's choice
   int32_t* chosen;   // [rows, top] its expert
-  int32_t* offsets;  // [experts + 1] first copy of an expert
+  int32_t* offsets;  // [experts + 1] first copy of an expert; backward: nullptr if all copies are taken
   float* weights;    // [copies]
   float* lse;        // [rows] log of the sum of exponentials, or of sigmoids
   float* sums;       // [samples, 2, experts]: copies, sums of probabilities
 };
-// bias [experts] (may be nullptr) is added to sigmoids for the choice.
-void route(const Route& r, const float* logits, const float* bias, const Routing& to);
+// bias [experts] (may be nullptr) is added to sigmoids for the choice; counts [ranks, samples, 2, experts]
+// (needed with ranks_before): sums of each rank
+void route(const Route& r, const float* logits, const float* bias, const float* counts, const Routing& to);
 // dlogits [rows, experts] act = scale * d(router's losses) + d(weights) * dweights; rows of the last
 // `padding` samples have no losses
 void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
@@ -217,9 +222,9 @@ void route_backward(const Route& r, const float* logits, const Routing& of, cons
 // copies over the mean, to metrics[1] the balance loss; to load [experts] (may be nullptr) the copies
 void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics,
                     float* load);
-// y [rows, cols] = the sum of the rows place[row, ...] of x, in their order
+// y [rows, cols] = the sum of the rows place[row, ...] of x that are below `end`, in their order
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
-             void* y);
+             int64_t end, void* y);
 // (grouped_gemm.cpp) C rows of group g = A rows of g (as g.m, n, k with B's g-th matrix); with g.trans_a C
 // has a matrix for each group, and sums run over its rows of A and B. Rows of g: [offsets[g], offsets[g + 1])
 void grouped_gemm(const Gemm& g, int64_t groups, const int32_t* offsets, const void* A, const void* B,

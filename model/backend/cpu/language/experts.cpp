@@ -52,15 +52,41 @@ void choose(const Route& r, const float* logits, const float* bias, float* room,
   });
 }
 
-// Copies in the order of experts, by counting
-void sort(const Route& r, const Routing& to) {
+// Copies of each sample that each expert has had on ranks before this one, [samples, experts]
+std::vector<int64_t> copies_before(const Route& r, const float* counts) {
+  const int64_t samples = r.rows / r.tokens;
+  std::vector<int64_t> before(static_cast<size_t>(samples * r.experts));
+  for (int64_t rank = 0; rank < r.ranks_before; ++rank)
+    for (int64_t s = 0; s < samples; ++s)
+      for (int64_t e = 0; e < r.experts; ++e)
+        before[static_cast<size_t>(s * r.experts + e)] +=
+            static_cast<int64_t>(counts[(rank * samples + s) * 2 * r.experts + e]);
+  return before;
+}
+
+// The group of each copy, into to.place: its expert, or behind all experts the same for one that is dropped
+void group(const Route& r, const float* counts, const Routing& to) {
   const int64_t copies = r.rows * r.top;
-  std::fill_n(to.offsets, r.experts + 1, 0);
-  for (int64_t i = 0; i < copies; ++i) ++to.offsets[to.chosen[i] + 1];
-  for (int64_t e = 0; e < r.experts; ++e) to.offsets[e + 1] += to.offsets[e];
-  std::vector<int32_t> next(to.offsets, to.offsets + r.experts);
+  std::copy_n(to.chosen, copies, to.place);
+  if (r.capacity == 0) return;
+  std::vector<int64_t> seen = copies_before(r, counts);
   for (int64_t i = 0; i < copies; ++i) {
-    const int32_t at = next[static_cast<size_t>(to.chosen[i])]++;
+    const int64_t sample = i / r.top / r.tokens;
+    if (seen[static_cast<size_t>(sample * r.experts + to.chosen[i])]++ >= r.capacity)
+      to.place[i] += static_cast<int32_t>(r.experts);
+  }
+}
+
+// Copies in the order of groups, by counting
+void sort(const Route& r, const float* counts, const Routing& to) {
+  const int64_t copies = r.rows * r.top, groups = (r.capacity > 0 ? 2 : 1) * r.experts;
+  group(r, counts, to);
+  std::vector<int32_t> next(static_cast<size_t>(groups + 1));
+  for (int64_t i = 0; i < copies; ++i) ++next[static_cast<size_t>(to.place[i]) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::copy_n(next.begin(), r.experts + 1, to.offsets);
+  for (int64_t i = 0; i < copies; ++i) {
+    const int32_t at = next[static_cast<size_t>(to.place[i])]++;
     to.place[i] = at;
     to.order[at] = static_cast<int32_t>(i / r.top);
   }
@@ -110,7 +136,7 @@ float log_sum(const Route& r, const float* logits) {
 
 }  // namespace
 
-void route(const Route& r, const float* logits, const float* bias, const Routing& to) {
+void route(const Route& r, const float* logits, const float* bias, const float* counts, const Routing& to) {
   parallel(r.rows * r.experts, [&](int t, int threads) {
     const Range mine = share(r.rows, t, threads);
     float* const room = scratch(r.experts);
@@ -119,7 +145,7 @@ void route(const Route& r, const float* logits, const float* bias, const Routing
       choose(r, logits + row * r.experts, bias, room, to.chosen + row * r.top);
     }
   });
-  sort(r, to);
+  sort(r, counts, to);
   parallel(r.rows * r.experts, [&](int t, int threads) {
     const Range mine = share(r.rows, t, threads), samples = share(r.rows / r.tokens, t, threads);
     for (int64_t row = mine.begin; row < mine.end; ++row) weigh(r, logits + row * r.experts, row, to);
@@ -149,6 +175,8 @@ void route_backward(const Route& r, const float* logits, const Routing& routing,
                     float scale, int64_t padding, DType act, void* dlogits) {
   const KernelTable& k = kernels();
   const int64_t counted = r.rows - padding * r.tokens;
+  const int32_t taken = routing.offsets ? routing.offsets[r.experts] : static_cast<int32_t>(r.rows * r.top);
+  const auto slope_of = [&](int32_t copy) { return copy < taken ? dweights[copy] : 0.0f; };
   parallel(r.rows * r.experts, [&](int t, int threads) {
     const Range mine = share(r.rows, t, threads);
     float *const probabilities = scratch(2 * r.experts), *const slopes = probabilities + r.experts;
@@ -160,15 +188,15 @@ void route_backward(const Route& r, const float* logits, const Routing& routing,
       const float even = counts_here ? scale * r.balance / static_cast<float>(r.sample) : 0;
       for (int64_t e = 0; e < r.experts; ++e) slopes[e] = even == 0 ? 0 : even * share_of(r, counts, e);
       const bool through_all = !r.normalised && !r.sigmoid;  // weights are probabilities of all
-      for (int64_t j = 0; through_all && j < r.top; ++j) slopes[chosen[j]] += r.factor * dweights[place[j]];
+      for (int64_t j = 0; through_all && j < r.top; ++j) slopes[chosen[j]] += r.factor * slope_of(place[j]);
       through_sum(r, probabilities, slopes);
       const float z = counts_here ? 2 * scale * r.z * routing.lse[row] : 0;
       for (int64_t e = 0; z != 0 && e < r.experts; ++e) slopes[e] += z * probabilities[e];
       float mean = 0;
       for (int64_t j = 0; r.normalised && j < r.top; ++j)
-        mean += routing.weights[place[j]] * dweights[place[j]] / r.factor;
+        mean += routing.weights[place[j]] * slope_of(place[j]) / r.factor;
       for (int64_t j = 0; !through_all && j < r.top; ++j)
-        slopes[chosen[j]] += routing.weights[place[j]] * (dweights[place[j]] - mean);
+        slopes[chosen[j]] += routing.weights[place[j]] * (slope_of(place[j]) - mean);
       for (int64_t e = 0; r.sigmoid && e < r.experts; ++e)
         slopes[e] *= 1 - sigmoid(logits[row * r.experts + e]);
       k.cast[of(DType::f32)][of(act)](r.experts, slopes,
@@ -197,7 +225,7 @@ void router_metrics(const Route& r, const float* sums, float weight, int64_t pad
 }
 
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
-             void* y) {
+             int64_t end, void* y) {
   const KernelTable& k = kernels();
   parallel(rows * cols * top, [&](int t, int threads) {
     const Range mine = share(rows, t, threads);
@@ -207,6 +235,7 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
         const int64_t n = std::min(kBlock, cols - j);
         std::fill_n(sum, n, 0.0f);
         for (int64_t i = 0; i < top; ++i) {
+          if (place[r * top + i] >= end) continue;
           const int64_t from = place[r * top + i] * cols + j;
           in_f32(x, act, {from, from + n}, [&](Range part, const float* values) {
             k.add(part.end - part.begin, values, sum + (part.begin - from));
@@ -222,12 +251,12 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 namespace {
 
 Route route_of(const RouteAttrs& a) {
-  return {a.rows,    a.cols, a.top,    a.tokens,  a.sample, a.normalised,
-          a.balance, a.z,    a.factor, a.sigmoid, a.groups, a.top_groups};
+  return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
+          a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
 }
 
 void run_route(const CpuCall<OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"), c.in("bias"),
+  route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")});
 }
@@ -238,7 +267,7 @@ void run_route_backward(const CpuCall<OpKind::route_backward>& c) {
   const Routing routing{.order = nullptr,
                         .place = c.in("place"),
                         .chosen = c.in("chosen"),
-                        .offsets = nullptr,
+                        .offsets = c.in("offsets"),
                         .weights = c.in("weights"),
                         .lse = c.in("lse"),
                         .sums = c.in("sums")};
@@ -283,7 +312,9 @@ void run_dispatch(const CpuCall<OpKind::dispatch>& c) {
 }
 
 void run_combine(const CpuCall<OpKind::combine>& c) {
-  combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), c.out("y"));
+  const int32_t* const offsets = c.in("offsets");
+  const int64_t end = offsets ? offsets[c.view_in("offsets").count - 1] : c.a.rows * c.a.top;
+  combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), end, c.out("y"));
 }
 
 void run_grouped_gemm(const CpuCall<OpKind::grouped_gemm>& c) {

@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   float out[kOut][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   const float scale = a.scale * kLog2e;
   const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // end of the queries
-  const int64_t seen = a.causal ? (last + a.shift() < a.tk ? last + a.shift() : a.tk) : a.tk;
-  for (int64_t key0 = 0; key0 < seen; key0 += kStreamed) {
+  const int64_t seen = a.end_of_keys(last - 1);
+  for (int64_t key0 = a.first_key(query0) / kStreamed * kStreamed; key0 < seen; key0 += kStreamed) {
     __syncthreads();  // the previous tiles are no longer read
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
     load_mma_tile(s, kStreamed, a.tk - key0, k + at, a.ld_kv, k_tile);

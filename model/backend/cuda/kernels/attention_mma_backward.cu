@@ -89,10 +89,9 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
     load_statistics(own_head, first_row, kRows);
   }
   // Which of those that pass are seen: queries from the first on, keys up to the last
-  const int64_t last = first_row + kRows < owned ? first_row + kRows : owned, shift = a.shift();
-  int64_t begin = 0, end = passing;
-  if (a.causal && kKeys && first_row > shift) begin = (first_row - shift) / kStreamed * kStreamed;
-  if (a.causal && !kKeys && last + shift < end) end = last + shift;
+  const int64_t last = (first_row + kRows < owned ? first_row + kRows : owned) - 1;
+  const int64_t begin = (kKeys ? a.first_query(first_row) : a.first_key(first_row)) / kStreamed * kStreamed;
+  const int64_t end = kKeys ? a.end_of_queries(last) : a.end_of_keys(last);
   float sum_0[kOut][4] = {};              // dk or dq
   float sum_1[kKeys ? kOut : 1][4] = {};  // dv
   const int64_t heads = kKeys ? group : 1, head0 = kKeys ? own_head * group : own_head;

@@ -58,7 +58,8 @@ bool few_tokens(const Attention& a) {
 }
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.window > 0)
+    return false;
   if (a.causal && a.shift() != a.tk - a.tq) return false;
   for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
     if (n % 8 != 0) return false;
@@ -96,8 +97,9 @@ std::string text_of(const Attention& a, bool backward) {
   return std::string(backward ? "attention backward" : "attention") + " b" + std::to_string(a.batch) + " h" +
          std::to_string(a.heads) + "/" + std::to_string(a.kv_heads) + " q" + std::to_string(a.tq) + " k" +
          std::to_string(a.tk) + " d" + std::to_string(a.d) + (a.causal ? " causal " : " ") +
-         (a.tf32 ? "tf32" : name_of(a.act)) + (a.deterministic ? " deterministic" : "") +
-         (a.last_more != 0 ? ", the last key weighed" : "") + (a.biased ? ", biased" : "");
+         (a.window > 0 ? "of " + std::to_string(a.window) + " " : "") + (a.tf32 ? "tf32" : name_of(a.act)) +
+         (a.deterministic ? " deterministic" : "") + (a.last_more != 0 ? ", the last key weighed" : "") +
+         (a.biased ? ", biased" : "");
 }
 
 }  // namespace isobar::cuda

@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   load_tile(s, kQueries, a.tq - query0, q + (batch * a.tq + query0) * a.ld_q + head * a.d, a.ld_q, q_tile);
   float out[2][kColumns] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // end of the tile's queries
-  const int64_t seen = a.causal ? (last + a.shift() < a.tk ? last + a.shift() : a.tk) : a.tk;
-  for (int64_t key0 = 0; key0 < seen; key0 += kKeys) {
+  const int64_t seen = a.end_of_keys(last - 1);
+  for (int64_t key0 = a.first_key(query0) / kKeys * kKeys; key0 < seen; key0 += kKeys) {
     __syncthreads();  // the previous tiles are no longer read
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
     load_tile(s, kKeys, a.tk - key0, k + at, a.ld_kv, k_tile);

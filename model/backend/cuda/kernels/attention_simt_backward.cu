@@ -83,11 +83,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a,
   load_tile(s, kKeys, a.tk - key0, x.k + at, a.ld_kv, t.k);
   load_tile(s, kKeys, a.tk - key0, x.v + at, a.ld_kv, t.v);
   float dk[kColumns] = {}, dv[kColumns] = {};  // of key ty
-  const int64_t first = a.causal && key0 > a.shift() ? (key0 - a.shift()) / kQueries * kQueries : 0;
+  const int64_t first = a.first_query(key0) / kQueries * kQueries, end = a.end_of_queries(key0 + kKeys - 1);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const float* lse = x.lse + (batch * a.heads + head) * a.tq;
     const float* delta = x.delta + (batch * a.heads + head) * a.tq;
-    for (int64_t query0 = first; query0 < a.tq; query0 += kQueries) {
+    for (int64_t query0 = first; query0 < end; query0 += kQueries) {
       const int64_t row = batch * a.tq + query0;
       __syncthreads();
       load_tile(s, kQueries, a.tq - query0, x.q + row * a.ld_q + head * a.d, a.ld_q, t.q);
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const float* delta = x.delta + pair * a.tq;
   float dq[kColumns] = {};  // of query ty
   const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;
-  const int64_t seen = a.causal ? (last + a.shift() < a.tk ? last + a.shift() : a.tk) : a.tk;
-  for (int64_t key0 = 0; key0 < seen; key0 += kKeys) {
+  const int64_t seen = a.end_of_keys(last - 1);
+  for (int64_t key0 = a.first_key(query0) / kKeys * kKeys; key0 < seen; key0 += kKeys) {
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
     __syncthreads();
     load_tile(s, kKeys, a.tk - key0, x.k + at, a.ld_kv, t.k);

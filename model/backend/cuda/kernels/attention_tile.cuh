@@ -51,9 +51,8 @@ __device__ inline float row_of_8_max(float x) {
   return x;
 }
 
-// Query i sees key j if j <= i + shift().
 __device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
-  return query < a.tq && key < a.tk && (!a.causal || key <= query + a.shift());
+  return query < a.tq && key >= a.first_key(query) && key < a.end_of_keys(query);
 }
 
 // Summand to the unscaled score of a query that sees the key

@@ -137,17 +137,40 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A sample's copies of an expert on this rank: the first of them are taken, the others dropped
+struct Copies {
+  int all, taken;
+};
+
+__device__ inline Copies copies_of(const Route& p, const float* sums, const float* counts, int64_t sample,
+                                   int64_t expert) {
+  const int all = static_cast<int>(sums[2 * sample * p.experts + expert]);
+  if (p.capacity == 0) return {all, all};
+  int64_t left = p.capacity;
+  for (int64_t rank = 0; rank < p.ranks_before; ++rank)
+    left -= static_cast<int64_t>(counts[(rank * (p.rows / p.tokens) + sample) * 2 * p.experts + expert]);
+  return {all, left <= 0 ? 0 : left < all ? static_cast<int>(left) : all};
+}
+
 // A block an expert: counts the copies before its own, then gives its own their places in order
 __global__ void __launch_bounds__(kThreads)
-    place_kernel(Route p, const float* __restrict__ logits, Routing to) {
+    place_kernel(Route p, const float* __restrict__ logits, const float* __restrict__ counts, Routing to) {
   __shared__ int shared[kThreads];
-  const int64_t copies = p.rows * p.top;
+  const int64_t copies = p.rows * p.top, samples = p.rows / p.tokens;
   const int expert = static_cast<int>(blockIdx.x);
-  int before = 0;
-  for (int64_t i = threadIdx.x; i < copies; i += kThreads) before += to.chosen[i] < expert ? 1 : 0;
-  int next = block_sum(before, shared);
-  if (threadIdx.x == 0) to.offsets[expert] = next;
-  if (threadIdx.x == 0 && expert == 0) to.offsets[p.experts] = static_cast<int32_t>(copies);
+  int before = 0, dropped_before = 0, taken = 0;
+  for (int64_t i = threadIdx.x; i < samples * p.experts; i += kThreads) {
+    const int64_t other = i % p.experts;
+    const Copies c = copies_of(p, to.sums, counts, i / p.experts, other);
+    taken += c.taken;
+    if (other < expert) before += c.taken, dropped_before += c.all - c.taken;
+  }
+  before = block_sum(before, shared);
+  dropped_before = block_sum(dropped_before, shared);
+  taken = block_sum(taken, shared);
+  if (threadIdx.x == 0) to.offsets[expert] = before;
+  if (threadIdx.x == 0 && expert == 0) to.offsets[p.experts] = taken;
+  int next = 0;
   for (int64_t first = 0; first < copies; first += kThreads) {
     const int64_t i = first + threadIdx.x;
     const int mine = i < copies && to.chosen[i] == expert ? 1 : 0;
@@ -159,11 +182,19 @@ __global__ void __launch_bounds__(kThreads)
       shared[threadIdx.x] += more;
       __syncthreads();
     }
-    const int all = shared[kThreads - 1], at = next + shared[threadIdx.x] - 1;
+    const int all = shared[kThreads - 1];
+    int number = next + shared[threadIdx.x] - 1;  // among the expert's; below, among those of its sample
     __syncthreads();
     next += all;
     if (mine == 0) continue;
     const int64_t row = i / p.top;
+    int at = before, dropped_at = taken + dropped_before;
+    Copies own_sample = copies_of(p, to.sums, counts, 0, expert);
+    for (int64_t s = 0; s < row / p.tokens; own_sample = copies_of(p, to.sums, counts, ++s, expert)) {
+      at += own_sample.taken, dropped_at += own_sample.all - own_sample.taken;
+      number -= own_sample.all;
+    }
+    at = number < own_sample.taken ? at + number : dropped_at + number - own_sample.taken;
     const float* const own = logits + row * p.experts;
     const int32_t* const chosen = to.chosen + row * p.top;
     float least = to.lse[row], sum = 1;
@@ -226,8 +257,10 @@ __global__ void __launch_bounds__(kThreads)
   for (int e = lane; e < p.experts; e += 32)
     mean += probability_of(p, logits[at * p.experts + e], of.lse[at]) * even * share_of(p, counts, e);
   mean = warp_sum(mean);
+  const int taken = of.offsets != nullptr ? of.offsets[p.experts] : static_cast<int>(p.rows * p.top);
+  const auto slope_of = [&](int copy) { return copy < taken ? dweights[copy] : 0.0f; };
   float weighted = 0;  // of the weights' slopes
-  for (int j = 0; j < p.top; ++j) weighted += of.weights[place[j]] * dweights[place[j]];
+  for (int j = 0; j < p.top; ++j) weighted += of.weights[place[j]] * slope_of(place[j]);
   if (row >= p.rows) return;
   for (int e = lane; e < p.experts; e += 32) {
     const float probability = probability_of(p, logits[at * p.experts + e], of.lse[at]);
@@ -236,7 +269,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < p.top; ++j)
       if (chosen[j] == e)
         slope += of.weights[place[j]] *
-                 (p.normalised ? dweights[place[j]] - weighted / p.factor : dweights[place[j]]);
+                 (p.normalised ? slope_of(place[j]) - weighted / p.factor : slope_of(place[j]));
     if (p.sigmoid) slope *= 1.0f - sigmoid(logits[at * p.experts + e]);
     dlogits[at * p.experts + e] = as<T>(slope);
   }
@@ -278,12 +311,14 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     combine_kernel(int64_t n, int64_t cols, int64_t top, const T* __restrict__ x,
-                   const int32_t* __restrict__ place, T* __restrict__ y) {
+                   const int32_t* __restrict__ place, const int32_t* __restrict__ taken, T* __restrict__ y) {
+  const int64_t end = taken != nullptr ? *taken : n / cols * top;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
     const int64_t row = i / cols, column = i - row * cols;
     float sum[V] = {}, more[V];
     for (int64_t j = 0; j < top; ++j) {
+      if (place[row * top + j] >= end) continue;
       load<V>(x + place[row * top + j] * cols + column, more);
 #pragma unroll
       for (int k = 0; k < V; ++k) sum[k] += more[k];
@@ -328,12 +363,13 @@ unsigned warps(int64_t rows) {
 
 }  // namespace
 
-void route(const Route& p, const float* logits, const float* bias, const Routing& to, cudaStream_t stream) {
+void route(const Route& p, const float* logits, const float* bias, const float* counts, const Routing& to,
+           cudaStream_t stream) {
   if (p.rows == 0) return;
   launch(choose_kernel, warps(p.rows), kThreads, 0, stream, p, logits, bias, to.chosen, to.lse);
-  launch(place_kernel, grid(p.experts), kThreads, 0, stream, p, logits, to);
   launch(sums_kernel, dim3(grid(p.experts), grid(p.rows / p.tokens)), kThreads, 0, stream, p, logits,
          to.chosen, to.lse, to.sums);
+  launch(place_kernel, grid(p.experts), kThreads, 0, stream, p, logits, counts, to);
 }
 
 void route_backward(const Route& p, const float* logits, const Routing& of, const float* dweights,
@@ -351,15 +387,15 @@ void router_metrics(const Route& p, const float* sums, float weight, const float
   launch(router_metrics_kernel, 1, kThreads, 0, stream, p, sums, weight, scalars, metrics, load);
 }
 
-void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
-             cudaStream_t stream) {
+void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
+             const int32_t* taken, void* y, cudaStream_t stream) {
   if (rows * cols == 0) return;
   by_type(act, [&](auto type) {
     using T = decltype(type);
     constexpr int kWide = 16 / sizeof(T);
     const auto run = [&](auto width) {
       launch(combine_kernel<T, width()>, filling_grid(rows * cols / width(), kThreads), kThreads, 0, stream,
-             rows * cols, cols, top, static_cast<const T*>(x), place, static_cast<T*>(y));
+             rows * cols, cols, top, static_cast<const T*>(x), place, taken, static_cast<T*>(y));
     };
     if (cols % kWide == 0 && on_16_bytes(x, y))
       run(std::integral_constant<int, kWide>());
@@ -373,12 +409,12 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 namespace {
 
 Route route_of(const RouteAttrs& a) {
-  return {a.rows,    a.cols, a.top,    a.tokens,  a.sample, a.normalised,
-          a.balance, a.z,    a.factor, a.sigmoid, a.groups, a.top_groups};
+  return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
+          a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
 }
 
 void run_route(const CudaCall<OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"), c.in("bias"),
+  route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")},
         c.stream);
@@ -387,6 +423,7 @@ void run_route(const CudaCall<OpKind::route>& c) {
 void run_route_backward(const CudaCall<OpKind::route_backward>& c) {
   const Routing routing{.place = c.in("place"),
                         .chosen = c.in("chosen"),
+                        .offsets = c.in("offsets"),
                         .weights = c.in("weights"),
                         .lse = c.in("lse"),
                         .sums = c.in("sums")};
@@ -418,7 +455,9 @@ void run_dispatch(const CudaCall<OpKind::dispatch>& c) {
 }
 
 void run_combine(const CudaCall<OpKind::combine>& c) {
-  combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), c.out("y"), c.stream);
+  const int32_t* const offsets = c.in("offsets");  // their last: how many copies are taken
+  const int32_t* const taken = offsets == nullptr ? nullptr : offsets + c.view_in("offsets").count - 1;
+  combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), taken, c.out("y"), c.stream);
 }
 
 void run_grouped_gemm(const CudaCall<OpKind::grouped_gemm>& c) {

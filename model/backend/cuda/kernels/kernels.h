@@ -191,6 +191,7 @@ struct Route {
   float factor = 1;
   bool sigmoid = false;
   int64_t groups = 1, top_groups = 1;
+  int64_t capacity = 0, ranks_before = 0;
 };
 struct Routing {
   int32_t* order = nullptr;
@@ -201,15 +202,18 @@ struct Routing {
   float* lse = nullptr;
   float* sums = nullptr;
 };
-/// bias [experts]: of sigmoids, for the choice; may be null
-void route(const Route& r, const float* logits, const float* bias, const Routing& to, cudaStream_t stream);
+/// bias [experts]: of sigmoids, for the choice; may be null. counts [ranks, samples, 2, experts]: sums of
+/// each rank, needed with ranks_before
+void route(const Route& r, const float* logits, const float* bias, const float* counts, const Routing& to,
+           cudaStream_t stream);
 /// `scalars` (may be null) has kPadding and, for f16, kLossScale.
 void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
                     const float* scalars, DType act, void* dlogits, cudaStream_t stream);
 void router_metrics(const Route& r, const float* sums, float weight, const float* scalars, float* metrics,
                     float* load, cudaStream_t stream);
-void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
-             cudaStream_t stream);
+/// `taken` (may be null): the number of copies that have a row of x
+void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
+             const int32_t* taken, void* y, cudaStream_t stream);
 struct GroupedGemm {
   int64_t m, n, k, groups;
   bool trans_a, trans_b, accumulate;
@@ -282,9 +286,24 @@ struct Attention {
   float last_more =
       0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
   int64_t token0 = -1;  // causal: place of the first query among the keys; -1: tk - tq
+  int64_t window = 0;   // causal: keys that a query sees at most, the last ones; 0: all
   bool biased = false;
   const float* bias = nullptr;  // [heads, tk, tq], added to the scaled scores of every sample
   ISOBAR_HOST_DEVICE int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
+  /// Keys [first_key, end_of_keys) are visible to a query, queries [first_query, end_of_queries) see a key;
+  /// the ends may lie outside
+  ISOBAR_HOST_DEVICE int64_t end_of_keys(int64_t query) const {
+    return causal && query + shift() + 1 < tk ? query + shift() + 1 : tk;
+  }
+  ISOBAR_HOST_DEVICE int64_t first_key(int64_t query) const {
+    return window > 0 && query + shift() + 1 > window ? query + shift() + 1 - window : 0;
+  }
+  ISOBAR_HOST_DEVICE int64_t first_query(int64_t key) const {
+    return causal && key > shift() ? key - shift() : 0;
+  }
+  ISOBAR_HOST_DEVICE int64_t end_of_queries(int64_t key) const {
+    return window > 0 && key + window - shift() < tq ? key + window - shift() : tq;
+  }
 };
 constexpr int64_t kMaxHeadDim = 256;  // largest d of all kernels below
 /// f32 arithmetic without tensor cores: for strict f32, and as the reference of the others

@@ -34,7 +34,8 @@ cuda::Attention cuda::attention_of(const AttentionAttrs& a, DType act, bool dete
           a.tf32,
           deterministic,
           a.last_counts == 1 ? 0.0f : std::log(static_cast<float>(a.last_counts)) / a.scale,
-          a.causal ? a.token0 : -1};
+          a.causal ? a.token0 : -1,
+          a.window};
 }
 
 Workspace cuda_workspace(int capability, bool deterministic, AttentionChoice attention) {

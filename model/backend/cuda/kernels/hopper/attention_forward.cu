@@ -290,7 +290,8 @@ __global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
 }  // namespace
 
 bool hopper_takes_forward(const Attention& a) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.window > 0)
+    return false;
   for (const int64_t ld : {a.ld_q, a.ld_kv, a.ld_o})
     if (ld % 8 != 0) return false;
   return a.tq > 0 && a.tk > 0 && a.d % kInnerStep == 0 && a.d >= kLeastWidth && a.d <= kMostWidth;
