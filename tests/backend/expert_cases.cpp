@@ -110,7 +110,7 @@ Numbers counts_of(Random& random, const Routed& s) {
 // Copies that an expert has taken of a sample on ranks before this one
 int64_t before(const Routed& s, const Numbers& counts, int64_t sample, int64_t expert) {
   double sum = 0;
-  for (int64_t rank = 0; rank < s.ranks; ++rank)
+  for (int64_t rank = 0; rank < s.ranks && !counts.empty(); ++rank)
     sum += counts[((rank * s.batch + sample) * 2) * s.experts + expert];
   return static_cast<int64_t>(sum);
 }

@@ -20,6 +20,8 @@ NETS = [
     ("llama fp32", "llama-tiny", "none", []),
     ("llama bf16", "llama-tiny", "bf16", []),
     ("gpt fp32", "gpt-tiny", "none", []),
+    ("llama, a window", "llama-tiny", "bf16", ["net.sliding_window=20"]),
+    ("experts fp32", "moe-tiny", "none", ["net.expert_capacity_factor=0.8", "net.sliding_window=20"]),
     ("swin fp32", "swin-tiny", "none", []),
     ("swin bf16", "swin-tiny", "bf16", []),
     ("gpt bf16", "gpt-tiny", "bf16", []),
@@ -29,7 +31,7 @@ NETS = [
     ("vit tf32", "vit-tiny", "tf32", []),
     ("vit fp16", "vit-tiny", "fp16", []),
 ]
-REHEARSED = ("vit fp32", "vit bf16", "unet fp32", "graphcast fp32", "regional-gnn fp32", "mlp fp32", "llama fp32", "gpt fp32", "swin fp32")
+REHEARSED = ("vit fp32", "vit bf16", "unet fp32", "graphcast fp32", "regional-gnn fp32", "mlp fp32", "llama fp32", "gpt fp32", "experts fp32", "swin fp32")
 
 
 def nets(s, found):
