@@ -110,7 +110,7 @@ class Layouts {
   }
 
  private:
-  static constexpr size_t kParts = 9;
+  static constexpr size_t kParts = 10;
 
   // "" if a part does not apply.
   static std::array<std::string, kParts> words_of(const LayoutSpec& l, const PolicySpec& p) {
@@ -120,6 +120,7 @@ class Layouts {
             l.tp > 1 && p.sequence_parallel ? "sp" : "",
             sized("cp", l.cp),
             l.cp > 1 ? name_of(p.cp_kind) : "",
+            l.ep > 1 ? sized("ep", l.ep) : "",
             sized("pp", l.pp),
             sized("vpp", l.vpp),
             l.pp > 1 ? name_of(p.schedule) : "",

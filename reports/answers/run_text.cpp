@@ -77,6 +77,7 @@ nlohmann::json json_of(const Layout& l) {
   return {{"dp", l.dp},
           {"tp", l.tp},
           {"cp", l.cp},
+          {"ep", l.ep},
           {"pp", l.pp},
           {"vpp", l.vpp},
           {"order", rank_orders()[l.order]},

@@ -95,6 +95,9 @@ TEST_F(Models, OfHuggingFaceAreRead) {
   const json ours = json::parse(isobar("config show llama3-8b --json", "2>/dev/null").out);
   EXPECT_EQ(net["net"], ours["net"]);
   EXPECT_EQ(net["policy"]["amp"], "bf16");
+  llama["model_type"] = "mistral";  // without the key transformers reads a window of 4,096
+  write_atomically(dir_ / "config.json", llama.dump());
+  EXPECT_EQ(json::parse(isobar("config show config.json --json", "").out)["net"]["sliding_window"], 4096);
   llama["model_type"] = "gemma2";
   write_atomically(dir_ / "config.json", llama.dump());
   const Answer refused = isobar("predict config.json" + machine());

@@ -273,6 +273,10 @@ TEST_P(CudnnAsked, KeepsWithinWhatIsDeclaredForShapesDrawnAtRandom) {
     Attention a = attention_of(draw(1, 4000), draw(1, 16), draw(2, 3000), draw(2, 3000), 8 * draw(1, 16),
                                i % 2 == 0 ? DType::bf16 : DType::f16);
     a.deterministic = draw(0, 1) == 1;
+    if (draw(0, 2) == 0) {
+      if (a.tq > a.tk) std::swap(a.tq, a.tk);
+      a.causal = true, a.window = draw(1, a.tk);
+    }
     if (few_tokens(a)) continue;
     const std::string what = text_of(a, true);
     ASSERT_EQ(attention_path(a, true, capability(), true, AttentionChoice::cudnn), AttentionPath::cudnn)

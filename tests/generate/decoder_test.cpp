@@ -87,7 +87,7 @@ std::vector<int32_t> some_text() {
 }
 
 std::vector<TestNet> nets() {
-  std::vector<TestNet> out{kQwen, kDeepSeekV3, kPlainLatents};
+  std::vector<TestNet> out{kLlama, kQwen, kDeepSeekV3, kPlainLatents};
   for (const char* name : {"gpt-tiny", "llama-tiny", "moe-tiny"})
     out.push_back({source_dir() + "/configs/models/" + name + ".yaml", {}});
   return out;

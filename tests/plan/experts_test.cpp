@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/plan/operands.h"
 #include "model/plan/work.h"
 #include "tests/plan/plans.h"
 
@@ -120,6 +121,20 @@ TEST(Experts, AreDividedAmongNeighboursOfDataAndContext) {
   }
 }
 
+// A rank has room for all copies that its experts may take.
+TEST(Experts, ACapacityBoundsTheRoomForCopiesOfOtherRanks) {
+  const auto room = [](double capacity) {
+    const Plan plan = plan_of("moe-tiny", {"layout.dp=8", "layout.ep=8", "train.global_batch=8",
+                                           "net.expert_capacity_factor=" + std::to_string(capacity)});
+    for (const Op& op : plan.ops)
+      if (op.kind == OpKind::all_to_all) return out<OpKind::all_to_all>(op, "y").count / 64;
+    return int64_t{0};
+  };
+  EXPECT_EQ(room(0), 8 * 64) << "every token of eight samples of 64";
+  EXPECT_EQ(room(1.25), 8 * 20) << "1.25 x 64 tokens x 2 / 8 experts of each sample";
+  EXPECT_EQ(room(100), 8 * 64);
+}
+
 TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
   struct Case {
     std::vector<std::string> words;
@@ -127,6 +142,10 @@ TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
   };
   for (const Case& c :
        {Case{{"net.num_experts=0"}, "net.router_balance_loss"},
+        {{"net.num_experts=0", "net.router_balance_loss=0", "net.router_z_loss=0",
+          "net.expert_capacity_factor=1"},
+         "net.expert_capacity_factor"},
+        {{"net.expert_capacity_factor=-1"}, "net.expert_capacity_factor"},
         {{"net.num_experts_per_tok=9"}, "net.num_experts_per_tok"},
         {{"net.n_group=2"}, "net.n_group"},
         {{"net.scoring_func=sigmoid"}, "net.router_z_loss"},

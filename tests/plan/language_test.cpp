@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/transformer/rotary.h"
+#include "model/plan/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {
@@ -65,6 +66,35 @@ TEST(LanguageModels, TurnByTheAnglesOfLlama) {
     EXPECT_NEAR(scaled[i], (1 - smooth) * plain[i] / 8 + smooth * plain[i], 1e-15) << i;
     EXPECT_NEAR(ratio, wavelength < 2048 ? 1 : wavelength > 8192 ? 8 : ratio, 1e-12) << i;
   }
+}
+
+// Megatron's and transformers' formula, by the numbers of DeepSeek-V3: 64 columns, 40 times 4,096 tokens
+TEST(LanguageModels, TurnByTheAnglesOfYarn) {
+  const RotarySpec yarn{
+      .scaling = RopeScaling::yarn, .factor = 40, .original_length = 4096, .mscale = 1, .mscale_all_dim = 1};
+  const std::vector<double> plain = rotary_frequencies({}, 64), scaled = rotary_frequencies(yarn, 64);
+  for (size_t i = 0; i < 32; ++i) {  // pairs up to 10 turn 32 times or more, those from 23 on once at most
+    const double kept = i <= 10 ? 1 : i >= 23 ? 0 : (23 - static_cast<double>(i)) / 13;
+    EXPECT_NEAR(scaled[i], plain[i] * (kept + (1 - kept) / 40), 1e-15) << i;
+  }
+  EXPECT_EQ(rotary_values(yarn, 64, 0, 1)[0], 1) << "mscale over mscale_all_dim";
+  RotarySpec alone = yarn;
+  alone.mscale = alone.mscale_all_dim = 0;
+  EXPECT_NEAR(rotary_values(alone, 64, 0, 1)[0], 0.1 * std::log(40.0) + 1, 1e-6);
+}
+
+TEST(LanguageModels, AWindowLeavesTheWorkOfWhatIsSeen) {
+  const auto flops = [](const std::string& window) {
+    const Plan plan = plan_of("llama-tiny", {"net.seq_length=256", "net.sliding_window=" + window});
+    for (const Op& op : plan.ops)
+      if (op.kind == OpKind::attention) return work(op, plan).flops;
+    return 0.0;
+  };
+  const double all = flops("0"), pairs = 256.0 * 257 / 2, seen = 64 * 256 - 64.0 * 63 / 2;
+  EXPECT_NEAR(flops("64") / all, seen / pairs, 0.01);
+  EXPECT_EQ(flops("256"), all);
+  EXPECT_EQ(to_text(plan_of("llama-tiny", {"net.sliding_window=500"})), to_text(plan_of("llama-tiny", {})));
+  EXPECT_NE(to_text(plan_of("llama-tiny", {"net.sliding_window=20"})), to_text(plan_of("llama-tiny", {})));
 }
 
 TEST(LanguageModels, WhatNoKernelRunsIsForPredictions) {

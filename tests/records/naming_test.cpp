@@ -31,6 +31,13 @@ TEST(Naming, SaysWhatVariesInOneOrderAndNothingElse) {
   EXPECT_EQ(name_by_difference({{.spec = &a}, {.spec = &c}}).names, (std::vector<std::string>{"dp2", "dp1"}));
 }
 
+TEST(Naming, DividedExpertsArePartOfTheLayout) {
+  const RunSpec a = spec(2, 1, "none", 0, 0);
+  RunSpec b = a;
+  b.layout.ep = 2;
+  EXPECT_EQ(name_by_difference({{.spec = &a}, {.spec = &b}}).names, (std::vector<std::string>{"dp2", "ep2"}));
+}
+
 TEST(Naming, AFixedLayoutIsNoPartOfTheName) {
   const RunSpec a = spec(1, 2, "bf16", 0, 4), b = spec(1, 2, "none", 0, 4);
   const Names n = name_by_difference({{.spec = &a}, {.spec = &b}});

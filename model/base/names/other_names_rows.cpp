@@ -185,8 +185,6 @@ const std::vector<OtherName>& other_names() {
       {"rotary_base rope_theta", "", "net.rope_theta=*"},
       {"moe_expert_capacity_factor capacity_factor", "", "net.expert_capacity_factor=*"},
       {"sliding_window", "", "net.sliding_window=*"},
-      {"window_size", "", "-",
-       "net.window is of Swin and Aurora; net.sliding_window, of a llama, counts a token's own place, too"},
       {"n_in_channels in_chans in_channels", "", "net.in_channels=*"},
       {"n_out_channels out_chans out_channels", "", "net.out_channels=*"},
       {"img_size image_size", "", "net.img_height=*1 net.img_width=*2"},

@@ -20,8 +20,8 @@ void ExpertsSpec::add_rows(KeyRows& to) {
        {"net.num_experts_per_tok", num_experts_per_tok, from_to(1, kMostExperts),
         "Experts that each token goes to: those of its largest router logits."},
        {"net.expert_capacity_factor", expert_capacity_factor, zero_or_positive("e.g. 1.25"),
-        "Tokens of a sample that an expert takes at most, over an even share; the later ones are dropped. 0: "
-        "none is."},
+        "Tokens of a sample that an expert takes at most, over an even share; isobar train drops the later "
+        "ones. 0: none."},
        {"net.num_shared_experts", num_shared_experts, kExperts,
         "Experts that every token goes to besides, as DeepSeek's: one MLP of their widths together."},
        {"net.expert_ffn_dim", expert_ffn_dim, from_to(0, kMostSize),

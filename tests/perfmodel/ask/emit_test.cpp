@@ -39,6 +39,30 @@ TEST(Emit, MegatronGetsTheExperts) {
     EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
 }
 
+TEST(Emit, MegatronGetsRotaryAnglesAndWindows) {
+  const std::string text =
+      emitted(llama({"net.rope_scaling_factor=8", "net.sliding_window=4096"}), "megatron");
+  for (const char* one :
+       {"--rotary-base 500000", "--use-rope-scaling", "--rope-scaling-factor 8", "--window-size 4095,0"})
+    EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
+  EXPECT_THROW(emitted(llama({"net.rope_scaling_factor=8", "net.rope_scaling=yarn"}), "megatron"),
+               ConfigError);
+  EXPECT_THROW(emitted(llama({"net.sliding_window=4096"}), "torchtitan"), ConfigError);
+  const auto latent = [](const std::vector<std::string>& set) {
+    return emitted(load_run_spec(source_dir() + "/configs/models/deepseek-v3.yaml", set), "megatron");
+  };
+  EXPECT_NE(latent({"net.rope_scaling_factor=1", "net.rope_scaling=llama3", "net.rope_original_length=8192",
+                    "net.rope_mscale=0", "net.rope_mscale_all_dim=0"})
+                .find("--rope-type rope"),
+            std::string::npos);
+  const std::string yarn =
+      latent({"net.rope_scaling=yarn", "net.rope_scaling_factor=40", "net.rope_original_length=4096",
+              "net.rope_mscale=1", "net.rope_mscale_all_dim=1", "net.expert_capacity_factor=1.5"});
+  for (const char* one : {"--rope-type yarn", "--rotary-scaling-factor 40", "--mscale 1",
+                          "--mscale-all-dim 1", "--moe-expert-capacity-factor 1.5"})
+    EXPECT_NE(yarn.find(one), std::string::npos) << one << "\n" << yarn;
+}
+
 TEST(Emit, MegatronGetsUnequalStages) {
   EXPECT_NE(emitted(llama({"layout.pp=4", "layout.stages=[7,9,9,7]"}), "megatron")
                 .find("--pipeline-model-parallel-layout 'Et*7|t*9|t*9|t*7L'"),

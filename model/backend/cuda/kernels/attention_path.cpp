@@ -58,9 +58,9 @@ bool few_tokens(const Attention& a) {
 }
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.window > 0)
-    return false;
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
   if (a.causal && a.shift() != a.tk - a.tq) return false;
+  if (a.window > 0 && a.tq > a.tk) return false;
   for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
     if (n % 8 != 0) return false;
   if (a.tq == 0 || a.tk == 0 || (backward && a.tq == 1 && a.tk == 1)) return false;
@@ -89,7 +89,8 @@ int64_t attention_workspace(const Attention& a, bool backward, int capability, A
   const int64_t own = on_hopper(a, backward, capability, choice) ? hopper_backward_workspace(a)
                                                                  : 4 * a.batch * a.heads * a.tq;
   if (a.biased || wide_only_on_hopper(a, capability)) return own;
-  if (const auto known = known_workspace(a, capability)) return std::max(own, *known);
+  if (const auto known = a.window == 0 ? known_workspace(a, capability) : std::nullopt)
+    return std::max(own, *known);
   return std::max(own, workspace_by_form(a, capability));
 }
 

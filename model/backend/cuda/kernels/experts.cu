@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // An expert's share of a sample's copies, times the number of experts
 __device__ inline float share_of(const Route& p, const float* counts, int64_t expert) {
-  return counts[expert] * static_cast<float>(p.experts) / static_cast<float>(p.top * p.sample);
+  return __fdividef(counts[expert] * static_cast<float>(p.experts), static_cast<float>(p.top * p.sample));
 }
 
 // A warp a row
@@ -247,9 +247,10 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t at = row < p.rows ? row : 0;  // all warps take part in exchanges
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int32_t *const chosen = of.chosen + at * p.top, *const place = of.place + at * p.top;
-  const int64_t sample = at / p.tokens;
-  const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
-  const bool counts_here = sample < p.rows / p.tokens - padding;
+  const int tokens = static_cast<int>(p.tokens);  // of 64 bits a division is a call, which takes stack
+  const int sample = static_cast<int>(at) / tokens;
+  const int padding = scalars != nullptr ? static_cast<int>(scalars[kPadding]) : 0;
+  const bool counts_here = sample < static_cast<int>(p.rows) / tokens - padding;
   const float scale = !counts_here ? 0 : scaled && scalars != nullptr ? scalars[kLossScale] : 1;
   const float* const counts = of.sums + 2 * sample * p.experts;
   const float even = scale * p.balance / static_cast<float>(p.sample), z = 2 * scale * p.z * of.lse[at];
@@ -262,14 +263,13 @@ __global__ void __launch_bounds__(kThreads)
   float weighted = 0;  // of the weights' slopes
   for (int j = 0; j < p.top; ++j) weighted += of.weights[place[j]] * slope_of(place[j]);
   if (row >= p.rows) return;
+  const float common = p.normalised ? weighted / p.factor : 0.0f;
   for (int e = lane; e < p.experts; e += 32) {
     const float probability = probability_of(p, logits[at * p.experts + e], of.lse[at]);
     float slope = probability * (even * share_of(p, counts, e) - mean + z);
     if (!p.normalised && !p.sigmoid) slope -= probability * weighted;
     for (int j = 0; j < p.top; ++j)
-      if (chosen[j] == e)
-        slope += of.weights[place[j]] *
-                 (p.normalised ? slope_of(place[j]) - weighted / p.factor : slope_of(place[j]));
+      if (chosen[j] == e) slope += of.weights[place[j]] * (slope_of(place[j]) - common);
     if (p.sigmoid) slope *= 1.0f - sigmoid(logits[at * p.experts + e]);
     dlogits[at * p.experts + e] = as<T>(slope);
   }

@@ -22,8 +22,8 @@ using Tensor = fe::graph::Tensor_attributes;
 enum Uid : int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
 
 auto key_of(const Attention& a, bool backward) {
-  return std::tuple(backward, a.act, a.causal, a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d, a.ld_q, a.ld_kv,
-                    a.ld_o, a.scale, a.deterministic);
+  return std::tuple(backward, a.act, a.causal, a.window, a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d,
+                    a.ld_q, a.ld_kv, a.ld_o, a.scale, a.deterministic);
 }
 using Key = decltype(key_of(Attention{}, false));
 
@@ -47,6 +47,13 @@ struct Target {
   int sm = 0;
 };
 
+// cuDNN's left bound leaves the keys j of query i with j + bound > i.
+template <class Options>
+void mask(const Attention& a, Options& options) {
+  if (a.causal) options.set_causal_mask_bottom_right(true);
+  if (a.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(a.window));
+}
+
 std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target& target) {
   auto graph = std::make_shared<Graph>();
   // Set before any op, which would query a device.
@@ -65,7 +72,7 @@ std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target&
   if (!backward) {
     auto options =
         fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(a.scale);
-    if (a.causal) options.set_causal_mask_bottom_right(true);
+    mask(a, options);
     const auto [O, lse] = graph->sdpa(Q, K, V, options);
     result(O, kO, o);
     lse->set_output(true)
@@ -76,7 +83,7 @@ std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target&
     return graph;
   }
   auto options = fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_attn_scale(a.scale);
-  if (a.causal) options.set_causal_mask_bottom_right(true);
+  mask(a, options);
   if (a.deterministic) options.set_deterministic_algorithm(true);
   const auto O = graph->tensor(o.tensor("o", kO)), dO = graph->tensor(o.tensor("do", kDo));
   const auto lse = graph->tensor(Tensor()
