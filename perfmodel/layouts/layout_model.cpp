@@ -255,9 +255,10 @@ void LayoutModel::choose_workers(Layout& l, LayoutCost& c, const std::vector<int
 void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
   const StageTimes& t = times_of(l, at);
   const double m = micro_batches(l);
-  const double uneven = machine_[Coef::imbalance].value *
-                            std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp) +
-                        machine_[Coef::lockstep].value * std::log2(static_cast<double>(l.tp) * l.cp);
+  const double uneven =
+      machine_[Coef::imbalance].value *
+          std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp) +
+      machine_[Coef::lockstep].value * std::log2(static_cast<double>(l.tp) * std::max(l.cp, l.ep));
   Step& step = step_of(l, at, t);
   // The slowest stage is not determined by its micro-batches alone: take the one that makes the step longest.
   const LayoutCost before = c;

@@ -31,7 +31,7 @@ Conditions conditions_of(const RunSpec& spec, const Machine& m, const HostShare&
   const int64_t here = host.ranks_on_host > 0 ? std::min(host.ranks_on_host, world) : world;
   return {.ranks = world,
           .stages = spec.layout.pp,
-          .meeting = spec.layout.tp * spec.layout.cp,
+          .meeting = spec.layout.tp * std::max(spec.layout.cp, spec.layout.ep),
           .ranks_on_host = here,
           .threads = host.threads > 0 ? host.threads : threads_of(spec, m.identity.cores, here),
           .cores = m.identity.cores,

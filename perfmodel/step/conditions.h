@@ -18,7 +18,7 @@ namespace isobar {
 struct Conditions {
   int64_t ranks = 1;                                     // world size
   int64_t stages = 1;                                    // of its pipeline
-  int64_t meeting = 1;                                   // ranks that synchronise between ops: tp x cp
+  int64_t meeting = 1;                                   // that synchronise between ops: tp x cp, or ep
   int64_t ranks_on_host = 1;                             // on this rank's host
   int64_t threads = 1;                                   // compute threads of each rank
   int64_t cores = 1;                                     // of the host

@@ -319,10 +319,11 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
 // Ranks that synchronise between ops wait for one another there; replicas, which meet at the end, do not.
 TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
   Machine m = test::machine();
-  const auto imbalance = [&](const std::vector<std::string>& layout) {
+  const auto imbalance = [&](const std::vector<std::string>& layout,
+                             const std::string& net = "regional-gnn-tiny") {
     std::vector<std::string> set{"run.threads=1"};
     set.insert(set.end(), layout.begin(), layout.end());
-    const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", set);
+    const RunSpec s = load_run_spec(source_dir() + "/configs/models/" + net + ".yaml", set);
     const HostShare host{.ranks_on_host = s.layout.world(), .threads = 1};
     const RankTimes t = test::replay(s, m, host).busiest;
     const LayoutCost c = test::cost(s, m, host);
@@ -333,6 +334,8 @@ TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
   EXPECT_NEAR(imbalance({"layout.dp=4"}), 2 * once, 1e-9);
   EXPECT_NEAR(imbalance({"layout.cp=2"}), once + between, 1e-9);
   EXPECT_NEAR(imbalance({"layout.cp=2", "layout.tp=2", "layout.dp=2"}), 3 * once + 2 * between, 1e-9);
+  EXPECT_NEAR(imbalance({"layout.dp=4", "layout.ep=4"}, "moe-tiny"), 2 * once + 2 * between, 1e-9);
+  EXPECT_NEAR(imbalance({"layout.dp=2", "layout.cp=2", "layout.ep=2"}, "moe-tiny"), 2 * once + between, 1e-9);
 }
 
 // A higher price is never faster, in closed form and replay.
