@@ -96,7 +96,7 @@ Numbers weights_of(const Routed& s, const Numbers& logits, const Numbers& chosen
   return w;
 }
 
-// Copies of each sample and expert on each rank, and numbers that nobody reads
+// Copies of each sample and expert on each rank, and numbers that are unused
 Numbers counts_of(Random& random, const Routed& s) {
   Numbers counts;
   for (int64_t i = 0; i < (s.ranks + 1) * s.batch * 2 * s.experts; ++i)

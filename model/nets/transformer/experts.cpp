@@ -87,7 +87,7 @@ void Experts::route(const std::string& pass, const View& h, bool keep) {
   const std::vector<View> to{order_, place_, chosen_, own, weights_, lse_, sums_};
   RouteAttrs a = attrs();
   View counts;
-  if (limited() && at_.cp_group >= 0) {  // once more when earlier ranks have told what they have
+  if (limited() && at_.cp_group >= 0) {  // once more with the counts of earlier ranks
     b_.emit<OpKind::route>(path_ + "/route/counts" + pass, a, {logits_, bias_, View{}}, to);
     counts = counts_of_ranks(pass, sums_);
     a.ranks_before = at_.at.cp;

@@ -130,7 +130,7 @@ void add_experts(const LlamaSpec& n, Options& o) {
   if (x.routed_scaling_factor != 1) o.set("moe-router-topk-scaling-factor", real(x.routed_scaling_factor));
 }
 
-// Latent attention has YaRN there unless it is told otherwise.
+// Latent attention has YaRN there by default.
 void add_rotary(const RunSpec& s, const LlamaSpec& n, Options& o) {
   const RotarySpec& r = n.rotary;
   const bool yarn = r.scaling == RopeScaling::yarn;

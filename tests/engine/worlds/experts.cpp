@@ -116,7 +116,7 @@ TEST(ExpertsTraining, WithLatentAttentionAndBiases) {
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.ep=4", "policy.micro_batch=3"}, kDeepSeekV3);
 }
 
-// An expert takes the first tokens of a sample, whoever holds them.
+// An expert takes the first tokens of a sample over all its ranks.
 TEST(ExpertsTraining, WithACapacity) {
   EXPECT_NE(
       one_rank(kCapacity).losses,
