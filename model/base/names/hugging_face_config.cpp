@@ -79,7 +79,7 @@ void add_angles(const Config& c, json& net) {
   const Config rope{own, c.file};
   net["rope_theta"] = together ? rope.get("rope_theta", 10000.0) : c.get("rope_theta", 10000.0);
   const std::string type = rope.get<std::string>("rope_type", rope.get<std::string>("type", "default"));
-  if (type == "default") return;
+  if (type == "default" || (rope.has("factor") && rope.get("factor", 1.0) == 1)) return;
   if (type == "yarn") {
     if (rope.has("attention_factor")) c.refuse(key, "the factor of angles follows from the lengths");
     if (!rope.get("truncate", true)) c.refuse(key, "its bounds are whole pairs");

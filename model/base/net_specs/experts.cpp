@@ -19,7 +19,7 @@ void ExpertsSpec::add_rows(KeyRows& to) {
         "Experts of a block, in place of its MLP, with a router. 0: MLPs."},
        {"net.num_experts_per_tok", num_experts_per_tok, from_to(1, kMostExperts),
         "Experts that each token goes to: those of its largest router logits."},
-       {"net.expert_capacity_factor", expert_capacity_factor, zero_or_positive("e.g. 1.25"),
+       {"net.expert_capacity_factor", expert_capacity_factor, within("[]", 0, 4096, "e.g. 1.25"),
         "Tokens of a sample that an expert takes at most, over an even share; isobar train drops the later "
         "ones. 0: none."},
        {"net.num_shared_experts", num_shared_experts, kExperts,
