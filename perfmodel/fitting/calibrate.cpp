@@ -197,6 +197,11 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
   return a;
 }
 
+// Attention in fp32 may be three products in TF32 (Machine::floor_of), which are no rate of fp32.
+bool in_other_products(const Case& c) {
+  return c.dtype == DType::f32 && !c.tf32 && c.kind.starts_with("attention");
+}
+
 // Best rate of one core in any case. Even a peak benchmark may be disturbed, and products are an unknown
 // distance below the peak.
 Peak best_flops(const std::vector<Case>& cases, DType dtype, bool tf32 = false) {
@@ -204,7 +209,7 @@ Peak best_flops(const std::vector<Case>& cases, DType dtype, bool tf32 = false) 
   Peak best;
   bool peak = false;
   for (const Case& c : cases) {
-    if (c.dtype != dtype || c.tf32 != tf32 || c.work.flops <= 0) continue;
+    if (c.dtype != dtype || c.tf32 != tf32 || c.work.flops <= 0 || in_other_products(c)) continue;
     peak |= c.kind == "peak";
     const double rate = c.work.flops / c.seconds / static_cast<double>(c.threads);
     if (rate > best.value) best = {rate, {c.name}};

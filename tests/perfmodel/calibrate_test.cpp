@@ -290,6 +290,16 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
   }
 }
 
+// Three products in TF32 are faster than one in fp32, and fp32's peak stays.
+TEST(Calibrate, FastAttentionInFp32IsNoPeakOfFp32) {
+  std::mt19937_64 random(2);
+  Machine truth = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  for (const Coef c : {Coef::attention_f32, Coef::attention_backward_f32})
+    truth[c].value = 0.4 / truth.peaks.at("f32").value;
+  const Machine m = machine_from_benchmarks(accelerator_benchmarks(truth, 0.01, random));
+  EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
+}
+
 TEST(Calibrate, FindsTheNetworkBetweenHosts) {
   const uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);
