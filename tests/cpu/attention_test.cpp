@@ -55,17 +55,21 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
         .v_abs = std::vector<double>(a.d)};
   double top = -INFINITY, largest = 0;
   for (int64_t j = 0; j < a.tk; ++j) {
-    double s = 0, s_abs = 0;
+    double s = 0, squares = 0;
     for (int64_t c = 0; c < a.d; ++c) {
       const double term =
           q[(b * a.tq + i) * a.ld_q + h * a.d + c] * k[(b * a.tk + j) * a.ld_kv + kv * a.d + c];
       s += term;
-      s_abs += std::abs(term);
+      squares += term * term;
     }
     r.p[j] = visible(a, i, j) ? s * static_cast<double>(a.scale) : -INFINITY;
     if (j + 1 == a.tk) r.p[j] += std::log(static_cast<double>(a.last_counts));
     top = std::max(top, r.p[j]);
-    largest = std::max(largest, s_abs * static_cast<double>(a.scale));
+    // d roundings of partial sums that reach s past noise of the terms' norm, seven deviations of them; then
+    // those of the scale, of powers of two and back, and of the sum of exponentials
+    const double roundings =
+        4 * std::sqrt(static_cast<double>(a.d)) * (std::abs(s) + std::sqrt(squares)) + 5 * std::abs(s);
+    largest = std::max(largest, roundings * static_cast<double>(a.scale));
   }
   double sum = 0;
   for (double& p : r.p) sum += p = std::isinf(p) ? 0.0 : std::exp(p - top);
@@ -79,7 +83,7 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
     }
   }
   r.lse = top + std::log(sum);
-  r.score_error = 4 * kFloatRoundoff * (largest + 4);
+  r.score_error = kFloatRoundoff * (largest + 16);
   return r;
 }
 
