@@ -14,11 +14,13 @@ namespace isobar {
 template <class F>
 void for_dropped_rows(const DropoutAttrs& a, int64_t micro, const F& f) {
   const int64_t step = micro * a.period;
-  if (a.tokens == a.sample) return f(int64_t{0}, step + a.row0, a.rows);
+  const int64_t held = a.tokens.size();
+  if (held == a.sample) return f(int64_t{0}, step + a.row0, a.rows);
   for (int64_t row = 0; row < a.rows;) {
-    const int64_t sample = (a.row0 + row) / a.tokens, token = (a.row0 + row) % a.tokens;
-    const int64_t rows = std::min(a.tokens - token, a.rows - row);
-    f(row, step + sample * a.sample + a.token0 + token, rows);
+    const int64_t sample = (a.row0 + row) / held, token = (a.row0 + row) % held;
+    const int64_t end = token < a.tokens.count ? a.tokens.count : held;  // of the run
+    const int64_t rows = std::min(end - token, a.rows - row);
+    f(row, step + sample * a.sample + a.tokens.place(token), rows);
     row += rows;
   }
 }

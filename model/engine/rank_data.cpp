@@ -135,9 +135,13 @@ Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
     if (place == nullptr) continue;
     if (t.role == BatchRole::time)
       for (int64_t b = 0; b < spec_.micro_batch(); ++b) t.code(batch.hours[b], place + b * t.sample);
-    else if (t.held > 0 && t.held < t.sample)
-      for (int64_t b = 0; b < spec_.micro_batch(); ++b)
-        copy(batch.at(t.name) + b * t.sample + t.begin, t.held, place + b * t.held);
+    else if (t.held.size() > 0 && t.held.size() < t.sample)
+      for (int64_t b = 0; b < spec_.micro_batch(); ++b) {
+        const float* const sample = batch.at(t.name) + b * t.sample;
+        float* const to_sample = place + b * t.held.size();
+        copy(sample + t.held.first, t.held.count, to_sample);
+        copy(sample + t.held.then, t.held.more, to_sample + t.held.count);
+      }
     else
       copy(batch.at(t.name), spec_.micro_batch() * t.sample, place);
   }

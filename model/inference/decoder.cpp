@@ -34,7 +34,7 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
       kv_(net_.kv_heads() * d_),
       embed_(weights.merged("embed.weight")) {
   if (llama_)
-    rotary_ = rotary_values(spec.net.llama().rotary, turned_, 0, net_.seq_length);
+    rotary_ = rotary_values(spec.net.llama().rotary, turned_, {0, net_.seq_length});
   else
     positions_ = weights.merged("pos_embed");
   for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
@@ -97,8 +97,7 @@ std::span<const float> Decoder::operator()(std::span<const int32_t> tokens) {
                   .cols = D,
                   .first = 0,
                   .words = words(),
-                  .token0 = read_,
-                  .tokens = n,
+                  .tokens = {read_, n},
                   .table = DType::f32,
                   .act = DType::f32},
                  tokens.data(), embed_.data(), llama_ ? nullptr : positions_.data(), x_.data());

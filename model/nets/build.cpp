@@ -101,10 +101,6 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
   if (!missing.empty())
     throw ConfigError(spec.file, "policy.attention", "unfused is for predictions: no kernels run " + missing,
                       "plan and predict take it; train with flash");
-  if (spec.net.words() && spec.layout.cp > 1 && spec.policy.cp_kind == CpKind::ring)
-    throw ConfigError(spec.file, "policy.cp_kind",
-                      "ring is for predictions of causal attention: its steps know no mask across ranks",
-                      "train with allgather or ulysses; plan and predict take it");
   if (spec.policy.amp == Amp::fp8)
     throw ConfigError(spec.file, "policy.amp", "fp8 is for predictions: no kernels run such products",
                       "plan and predict take it; train in bf16");

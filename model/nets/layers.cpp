@@ -273,8 +273,7 @@ DropoutAttrs Layers::dropout_attrs(const View& y, int64_t stream) const {
           .stream = stream,
           .seed = e_.spec.train.seed,
           .sample = sample,
-          .token0 = at_.token0,
-          .tokens = at_.tokens};
+          .tokens = at_.runs()};
 }
 
 View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {

@@ -16,6 +16,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/spec/settings.h"
+#include "model/base/token_runs.h"
 #include "model/plan/price_class.h"
 
 namespace isobar {
@@ -127,10 +128,10 @@ struct SoftmaxAttrs {
 
 struct EmbeddingAttrs {
   int64_t rows = 0, cols = 0;
-  bool accumulate = false;         // backward: adds to the table's gradient
-  bool first = false;              // backward: writes the gradient of the positions instead of adding to it
-  int64_t word0 = 0;               // first word of the table
-  int64_t token0 = 0, tokens = 0;  // of each sample, this rank's
+  bool accumulate = false;  // backward: adds to the table's gradient
+  bool first = false;       // backward: writes the gradient of the positions instead of adding to it
+  int64_t word0 = 0;        // first word of the table
+  TokenRuns tokens;         // of each sample, this rank's
 };
 
 struct DropoutAttrs {
@@ -141,8 +142,8 @@ struct DropoutAttrs {
   int64_t each = 1;    // neighbours per random number; cols counts those
   int64_t stream = 0;  // of random numbers, unique to a place in the net
   int64_t seed = 0;
-  int64_t sample = 0;              // rows of a sample over all ranks
-  int64_t token0 = 0, tokens = 0;  // of each sample, this rank's
+  int64_t sample = 0;  // rows of a sample over all ranks
+  TokenRuns tokens;    // of each sample, this rank's
 };
 
 struct ImageAttrs {

@@ -48,9 +48,8 @@ struct BatchTensor {
   bool kept;       // until the backward pass
   /// A sample's time as numbers, [sample], from the hours since 1970 (UTC) of the last step read
   std::function<void(double hours, float* to)> code = {};
-  int32_t step = 0;  // roll-out: step that reads it
-  // This rank's elements of each sample, of several ranks that share it; held 0: all
-  int64_t begin = 0, held = 0;
+  int32_t step = 0;     // roll-out: step that reads it
+  TokenRuns held = {};  // this rank's elements of each sample, of several ranks that share it; none: all
 };
 
 struct Metric {  // of a step: a run of elements of Plan::metrics

@@ -152,8 +152,7 @@ class Settings {
   void of(const EmbeddingAttrs& a) {
     add("first", a.first);
     add("word0", a.word0);
-    add("token0", a.token0);
-    add("tokens", a.tokens);
+    of(a.tokens);
   }
   void of(const DropoutAttrs& a) {
     add("rate", a.rate);
@@ -163,8 +162,13 @@ class Settings {
     add("row0", a.row0);
     add("each", a.each, int64_t{1});
     add("sample", a.sample);
-    add("token0", a.token0);
-    add("tokens", a.tokens);
+    of(a.tokens);
+  }
+  void of(const TokenRuns& held) {
+    add("token0", held.first);
+    add("tokens", held.count);
+    add("then", held.then);
+    add("more", held.more);
   }
   void of(const ImageAttrs& a) {
     add("row0", a.row0);

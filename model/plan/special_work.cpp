@@ -18,12 +18,16 @@ double ranks_of(const Op& op, const Plan& plan) {
   return static_cast<double>(plan.groups[op.as<TransferAttrs>().group].ranks.size());
 }
 
-// Keys that a query sees, of all, in the mean over a sample's
+// Keys that a query sees, of all, in the mean
 double share_seen(const AttentionAttrs& a) {
   if (!a.causal) return 1;
-  const double window =
-      a.window > 0 ? std::min(1.0, static_cast<double>(a.window) / static_cast<double>(a.tk)) : 1;
-  return window * (1 - window / 2);
+  const auto all = static_cast<double>(a.tk);
+  const double most = a.window > 0 ? std::min(all, static_cast<double>(a.window)) : all;
+  const auto seen_before = [&](int64_t place) {  // by all queries before a place
+    const auto p = static_cast<double>(place), rises = std::min(p, most);
+    return rises * rises / 2 + (p - rises) * most;
+  };
+  return (seen_before(a.token0 + a.tq) - seen_before(a.token0)) / (static_cast<double>(a.tq) * all);
 }
 
 void attention_of(const Op& op, const Plan& plan, double products, bool forward, Work& w) {

@@ -210,8 +210,9 @@ class Search {
         for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
           if (cp == 1 && kind != CpKind::allgather) continue;
           if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
-          if (!kind_cuts(net_, cp, kind == CpKind::allgather)) continue;
+          if (!kind_cuts(net_, cp, kind)) continue;
           if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
+          if (kind == CpKind::ring && !ring_cuts(net_, cp)) continue;
           l.recompute = recompute;
           l.cp_kind = kind;
           for (const int64_t micro :

@@ -331,12 +331,17 @@ void latent_heads(OpKind kind, Random& random, std::vector<OpCase>& to) {
 // ---- embedding ----
 
 struct Words {
-  int64_t batch, tokens, all_tokens, token0, cols, first, held;
+  int64_t batch, all_tokens;
+  std::vector<int64_t> places;  // of a sample's tokens here: two runs
+  int64_t cols, first, held;
   bool positions;
-  int64_t rows() const { return batch * tokens; }
+  int64_t rows() const { return batch * static_cast<int64_t>(places.size()); }
+  int64_t place(int64_t row) const { return places[static_cast<size_t>(row) % places.size()]; }
 };
-constexpr std::initializer_list<Words> kWords = {
-    {2, 5, 5, 0, 24, 0, 11, true}, {3, 4, 9, 5, 33, 7, 6, true}, {1, 9, 9, 0, 1040, 4, 8, false}};
+const std::vector<Words> kWords = {{2, 5, {0, 1, 2, 3, 4}, 24, 0, 11, true},
+                                   {3, 9, {5, 6, 7, 8}, 33, 7, 6, true},
+                                   {2, 11, {1, 2, 3, 8, 9}, 40, 0, 5, true},
+                                   {1, 9, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 1040, 4, 8, false}};
 
 // Some words are of another rank; most come several times.
 Operand words_of(Random& random, const Words& w) {
@@ -352,14 +357,22 @@ Numbers embedded(const Words& w, const Operand& words, const Numbers& table, con
     const auto word = static_cast<int64_t>(words.before[r]) - w.first;
     for (int64_t j = 0; j < w.cols; ++j) {
       if (word >= 0 && word < w.held) x[r * w.cols + j] += table[word * w.cols + j];
-      if (w.positions) x[r * w.cols + j] += positions[(w.token0 + r % w.tokens) * w.cols + j];
+      if (w.positions) x[r * w.cols + j] += positions[w.place(r) * w.cols + j];
     }
   }
   return x;
 }
 
 EmbeddingAttrs attrs_of(const Words& w) {
-  return {.rows = w.rows(), .cols = w.cols, .word0 = w.first, .token0 = w.token0, .tokens = w.tokens};
+  TokenRuns tokens{w.places[0]};
+  for (const int64_t place : w.places) {
+    const bool next = tokens.more == 0 && place == tokens.first + tokens.count;
+    if (next)
+      ++tokens.count;
+    else if (tokens.more++ == 0)
+      tokens.then = place;
+  }
+  return {.rows = w.rows(), .cols = w.cols, .word0 = w.first, .tokens = tokens};
 }
 
 void embedding(Random& random, std::vector<OpCase>& to) {
@@ -390,7 +403,7 @@ void embedding_backward(Random& random, std::vector<OpCase>& to) {
           for (int64_t j = 0; j < w.cols; ++j) {
             const double d = dx.before[r * w.cols + j];
             if (word >= 0 && word < w.held) dtable[word * w.cols + j] += d;
-            if (w.positions) dpositions[(w.token0 + r % w.tokens) * w.cols + j] += d;
+            if (w.positions) dpositions[w.place(r) * w.cols + j] += d;
           }
         }
         EmbeddingAttrs a = attrs_of(w);

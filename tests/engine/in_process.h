@@ -127,7 +127,7 @@ class InProcess {
         float* const at = to.floats(t.name);
         for (int64_t i = 0; at && i < batch; ++i) {
           if (t.dtype == DType::i32)
-            words(t, first + i, reinterpret_cast<int32_t*>(at) + i * t.held);
+            words(t, first + i, reinterpret_cast<int32_t*>(at) + i * t.held.size());
           else if (source_)
             std::copy_n(source_(t, first + i), t.sample, at + i * t.sample);
           else if (t.role == BatchRole::time)
@@ -201,11 +201,13 @@ class InProcess {
     const auto most = static_cast<int32_t>(std::min<int64_t>(64, spec_.net.words()->vocab_size));
     std::mt19937 drawn(static_cast<uint32_t>(index % kSamples));
     int32_t word = 0;
-    const int64_t first = t.begin + (t.role == BatchRole::target ? 1 : 0);
-    for (int64_t i = 0; i < first + t.held; ++i) {
+    std::vector<int32_t> text;
+    for (int64_t i = 0; i <= t.sample; ++i) {
       word = i == 0 || drawn() % 4 == 0 ? static_cast<int32_t>(drawn() % most) : (5 * word + 7) % most;
-      if (i >= first) to[i - first] = word;
+      text.push_back(word);
     }
+    for (int64_t i = 0; i < t.held.size(); ++i)
+      to[i] = text[t.held.place(i) + (t.role == BatchRole::target ? 1 : 0)];
   }
 
   const RunSpec spec_;

@@ -90,5 +90,45 @@ TEST(ContextParallel, UlyssesNeedsHeadsForEveryRank) {
   }
 }
 
+// Zig-zag: of a causal sample, every rank has as much to attend to.
+TEST(ContextParallel, CausalWorkIsSharedOutEvenly) {
+  const auto flops = [](const std::vector<Plan>& plans) {  // of one block's attention, by rank
+    std::vector<double> out;
+    for (const Plan& plan : plans) {
+      double sum = 0;
+      for (const Op& op : plan.ops)
+        if ((op.kind == OpKind::attention || op.kind == OpKind::attention_backward) &&
+            op.path.starts_with("block00/"))
+          sum += work(op, plan).flops;
+      out.push_back(sum);
+    }
+    return out;
+  };
+  const std::vector<std::string> common = {"net.seq_length=256", "policy.micro_batch=2",
+                                           "train.global_batch=2"};
+  const double all = flops(plans_of(spec_of("llama-tiny", common)))[0];
+  for (const char* kind : {"ring", "allgather"})
+    for (const int64_t cp : {2, 4, 8}) {
+      std::vector<std::string> words = common;
+      words.insert(words.end(), {std::string("policy.cp_kind=") + kind, "layout.cp=" + std::to_string(cp)});
+      const std::vector<Plan> plans = plans_of(spec_of("llama-tiny", words));
+      EXPECT_NO_THROW(check(plans));
+      for (const double rank : flops(plans)) EXPECT_NEAR(rank, all / static_cast<double>(cp), 1e-9 * all);
+    }
+}
+
+TEST(ContextParallel, ARingRefusesWhatItCannotCut) {
+  const auto says = [](const std::string& setting, const std::string& what) {
+    try {
+      build_plan(spec_of("llama-tiny", {setting, "policy.cp_kind=ring", "layout.cp=4"}), 0, {});
+      ADD_FAILURE() << what << " is accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+    }
+  };
+  says("net.sliding_window=8", "net.sliding_window");
+  says("net.seq_length=7", "two runs of the 7 tokens");
+}
+
 }  // namespace
 }  // namespace isobar

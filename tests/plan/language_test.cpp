@@ -77,10 +77,10 @@ TEST(LanguageModels, TurnByTheAnglesOfYarn) {
     const double kept = i <= 10 ? 1 : i >= 23 ? 0 : (23 - static_cast<double>(i)) / 13;
     EXPECT_NEAR(scaled[i], plain[i] * (kept + (1 - kept) / 40), 1e-15) << i;
   }
-  EXPECT_EQ(rotary_values(yarn, 64, 0, 1)[0], 1) << "mscale over mscale_all_dim";
+  EXPECT_EQ(rotary_values(yarn, 64, {0, 1})[0], 1) << "mscale over mscale_all_dim";
   RotarySpec alone = yarn;
   alone.mscale = alone.mscale_all_dim = 0;
-  EXPECT_NEAR(rotary_values(alone, 64, 0, 1)[0], 0.1 * std::log(40.0) + 1, 1e-6);
+  EXPECT_NEAR(rotary_values(alone, 64, {0, 1})[0], 0.1 * std::log(40.0) + 1, 1e-6);
 }
 
 TEST(LanguageModels, AWindowLeavesTheWorkOfWhatIsSeen) {
@@ -99,9 +99,8 @@ TEST(LanguageModels, AWindowLeavesTheWorkOfWhatIsSeen) {
 
 TEST(LanguageModels, WhatNoKernelRunsIsForPredictions) {
   for (const auto& [setting, key] : {std::pair{"policy.attention=unfused", "policy.attention"},
-                                     {"policy.amp=fp8", "policy.amp"},
-                                     {"layout.cp=2", "policy.cp_kind"}}) {
-    const RunSpec spec = spec_of("gpt-tiny", {setting, "policy.cp_kind=ring"});
+                                     {"policy.amp=fp8", "policy.amp"}}) {
+    const RunSpec spec = spec_of("gpt-tiny", {setting});
     try {
       require_kernels(spec, build_plan(spec, 0, {}));
       ADD_FAILURE() << setting << " is accepted";

@@ -7,6 +7,7 @@
 #include "model/nets/graph/globe_graph.h"
 #include "model/nets/graph/globe_mesh.h"
 #include "model/nets/graph/region_graph.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/plan/layout.h"
 
 namespace isobar {
@@ -128,6 +129,11 @@ std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
 
 int busiest_rank(const RunSpec& spec) {
   if (spec.layout.cp == 1) return 0;
+  const CpKind kind = spec.policy.cp_kind;
+  if (const NetLimits limits = limits_of(spec.net); limits.causal)
+    return kind == CpKind::ulysses || zig_zags(limits, spec.layout.cp, kind)
+               ? 0
+               : group_of(spec.layout, "cp", 0).back();  // the last tokens see most
   return spec.net.visit([&](const auto& n) {
     if constexpr (requires { updates_of(n, spec.layout.cp); }) {
       const std::vector<int64_t> updates = updates_of(n, spec.layout.cp);

@@ -27,7 +27,7 @@ struct GraphCut {
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks);
 
 /// The busiest rank, on which the others wait, among those that share the first samples on the first stage:
-/// its edges are updated most often in a step, since all else is split evenly. 0 unless a graph is cut.
+/// its edges are updated most often in a step, or its queries see most keys; all else is split evenly.
 int busiest_rank(const RunSpec& spec);
 
 struct GraphPicture {

@@ -78,10 +78,19 @@ void check_layout(const RunSpec& s) {
                       str(l.cp) + " is more than the " + str(n.most_cp()) +
                           (n.bands > 0 ? " rows of the coarsest grid" : " tokens"),
                       Legality::nearest(l.cp, n.most_cp(), fills));
-  check.refuse_unless(kind_cuts(n, l.cp, s.policy.cp_kind == CpKind::allgather), "policy.cp_kind",
+  check.refuse_unless(kind_cuts(n, l.cp, s.policy.cp_kind), "policy.cp_kind",
                       name_of(s.policy.cp_kind) + " is a way of attention over all tokens, and a " +
                           s.net.kind() + " has none",
                       "leave it out");
+  if (s.policy.cp_kind == CpKind::ring) {
+    const std::string other = "take policy.cp_kind allgather or ulysses";
+    check.refuse_unless(l.cp == 1 || n.no_ring.empty(), "policy.cp_kind", n.no_ring, other);
+    const auto halves = [&](int64_t cp) { return ring_cuts(n, cp); };
+    check.refuse_unless(
+        halves(l.cp), "layout.cp",
+        "a ring gives each of " + str(l.cp) + " ranks two runs of the " + str(n.tokens) + " tokens",
+        Legality::nearest(l.cp, n.tokens, halves) + ", or " + other);
+  }
   check.refuse_unless(l.ep == 1 || n.experts > 0, "layout.ep", "divides experts, and the net has none",
                       "set it to 1, or net.num_experts");
   const auto divides = [&](int64_t ep) { return ep_divides(n, ep, l.dp, l.cp); };

@@ -30,7 +30,9 @@ struct NetLimits {
   std::string no_cp = "";        // likewise context parallelism and its tokens
   std::string no_sequence = "";  // likewise sequence parallelism and its rows
   std::string no_pp = "";        // likewise pipelines and its parts
+  std::string no_ring = "";      // likewise a ring and its attention
   bool attends = true;           // policy.cp_kind distributes its attention
+  bool causal = false;           // its queries see earlier tokens alone
   int64_t experts = 0;           // of a block
   int64_t most_cp() const { return bands > 0 ? bands : tokens; }
 };
@@ -56,8 +58,15 @@ inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {
   return cp_cuts(n, cp) && n.kv_heads / tp % cp == 0;
 }
 /// Nets without attention have one kind of context parallelism.
-inline bool kind_cuts(const NetLimits& n, int64_t cp, bool allgather) {
-  return cp == 1 || n.attends || allgather;
+inline bool kind_cuts(const NetLimits& n, int64_t cp, CpKind kind) {
+  return cp == 1 || n.attends || kind == CpKind::allgather;
+}
+inline bool ring_cuts(const NetLimits& n, int64_t cp) {
+  return cp == 1 || (n.no_ring.empty() && cp * (n.causal ? 2 : 1) <= n.tokens);
+}
+/// Ranks of context parallelism have two runs of a causal sample's tokens each (sharding.h).
+inline bool zig_zags(const NetLimits& n, int64_t cp, CpKind kind) {
+  return n.causal && cp > 1 && kind != CpKind::ulysses && ring_cuts(n, cp);
 }
 /// Sequence parallelism needs a row for each rank, also on the last rank of context parallelism.
 inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, int64_t tp) {

@@ -5,7 +5,34 @@
 #include <string_view>
 #include <utility>
 
+#include "model/nets/layout/legal_layout.h"
+
 namespace isobar {
+namespace {
+
+// Each rank's first half from the sample's begin on, its second from the end
+std::vector<TokenRuns> zig_zag(const std::vector<int64_t>& parts) {
+  std::vector<TokenRuns> out;
+  int64_t first = 0, end = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  for (const int64_t tokens : parts) {
+    const int64_t count = (tokens + 1) / 2, more = tokens / 2;
+    end -= more;
+    out.push_back({first, count, end, more});
+    first += count;
+  }
+  return out;
+}
+
+std::vector<TokenRuns> neighbours(const std::vector<int64_t>& parts) {
+  std::vector<TokenRuns> out;
+  for (int64_t first = 0; const int64_t tokens : parts) {
+    out.push_back({first, tokens});
+    first += tokens;
+  }
+  return out;
+}
+
+}  // namespace
 
 GroupAxes group_axes(bool sequence, bool sharded) {
   return {.tp = "tp",
@@ -48,7 +75,8 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
       pp(spec.layout.pp),
       ep(spec.layout.ep),
       sequence(spec.policy.sequence_parallel && tp > 1),
-      batch(spec.micro_batch()) {
+      batch(spec.micro_batch()),
+      zig_zag_(zig_zags(limits_of(spec.net), cp, spec.policy.cp_kind)) {
   cut(split_evenly(tokens_of_sample, cp));
   const auto group_among = [&](const std::string& name, std::vector<int> ranks) {
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
@@ -104,7 +132,8 @@ Sharding Sharding::with_parts(std::vector<int64_t> parts) const {
 
 void Sharding::cut(std::vector<int64_t> parts) {
   token_parts = std::move(parts);
-  token0 = std::accumulate(token_parts.begin(), token_parts.begin() + at.cp, int64_t{0});
+  token_runs = zig_zag_ ? zig_zag(token_parts) : neighbours(token_parts);
+  token0 = runs().first;
   tokens = token_parts[at.cp];
   full_rows = batch * tokens;
   row_parts = sequence ? split_evenly(full_rows, tp) : std::vector<int64_t>{full_rows};

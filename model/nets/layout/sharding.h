@@ -5,8 +5,10 @@
 //   at.rows        // rows of the residual stream on this rank
 //   at.full_rows   // rows inside attention and MLP
 //
-// Context parallelism cuts each sample's tokens (evenly, unless a net defines the parts); tensor parallelism
-// with sequence parallelism (Korthikanti 2022) further cuts the batch * tokens rows of the residual stream.
+// Context parallelism cuts each sample's tokens (evenly, unless a net defines the parts): into neighbours,
+// or, for causal attention by rings or gathered keys, into a half from the sample's begin and one from its
+// end, whose queries see as many keys as another rank's ("zig-zag", Zhu 2024). Tensor parallelism with
+// sequence parallelism (Korthikanti 2022) further cuts the batch * tokens rows of the residual stream.
 #pragma once
 #include <vector>
 
@@ -44,14 +46,15 @@ struct Sharding {
 
   Coords at;
   int64_t tp, cp, pp, ep;
-  int64_t owner;                     // of ep
-  bool sequence;                     // sequence parallelism is on (and tp > 1)
-  int64_t batch;                     // B: samples of a micro-batch
-  int64_t token0, tokens;            // of each sample: this rank's first token, and count
-  std::vector<int64_t> token_parts;  // tokens of every cp rank
-  int64_t full_rows;                 // B * tokens
-  int64_t row0, rows;                // this rank's part of them in the residual stream
-  std::vector<int64_t> row_parts;    // rows of every tp rank under sequence parallelism
+  int64_t owner;                      // of ep
+  bool sequence;                      // sequence parallelism is on (and tp > 1)
+  int64_t batch;                      // B: samples of a micro-batch
+  int64_t token0, tokens;             // of each sample: this rank's first token, and count
+  std::vector<int64_t> token_parts;   // tokens of every cp rank
+  std::vector<TokenRuns> token_runs;  // which they are
+  int64_t full_rows;                  // B * tokens
+  int64_t row0, rows;                 // this rank's part of them in the residual stream
+  std::vector<int64_t> row_parts;     // rows of every tp rank under sequence parallelism
 
   // Groups of the plan; -1 if this rank would be alone.
   int tp_group = -1, cp_group = -1;
@@ -73,10 +76,12 @@ struct Sharding {
   int64_t copies, copy;                // of parameters that every rank keeps whole, at any ZeRO stage
   int64_t expert_copies, expert_copy;  // likewise of its experts
 
-  std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
+  const TokenRuns& runs() const { return token_runs[at.cp]; }  // this rank's tokens
+  std::vector<int64_t> row_elements(int64_t width) const;      // parts of a tp gather of [full_rows, width]
 
  private:
   void cut(std::vector<int64_t> parts);
+  const bool zig_zag_;
 };
 
 }  // namespace isobar

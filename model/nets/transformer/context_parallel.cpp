@@ -119,18 +119,21 @@ std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
   return out;
 }
 
-// Converts between the order in which ranks deliver, [cp][B][their tokens], and samples' order, [B][N].
+// Converts between the order in which ranks deliver, [cp] of [B][their tokens] or [run][B][its tokens], and
+// samples' order, [B][N].
 void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
                             bool to_sample) {
   const int64_t whole = n_.tokens * cols;
   int64_t token = 0;
   for (size_t i = 0; i < at_.token_parts.size(); ++i) {
-    const int64_t part = at_.token_parts[i] * cols;
-    const View mine = by_rank.slice(at_.batch * token * cols, at_.batch * part);
-    const View there = by_sample.slice(token * cols, (at_.batch - 1) * whole + part);
-    copy(path + "/from" + std::to_string(i),
-         {{at_.batch, 1, 1}, {to_sample ? part : whole, 0, 0}, {to_sample ? whole : part, 0, 0}, part},
-         to_sample ? mine : there, to_sample ? there : mine);
+    for (const Run& r : runs_of(static_cast<int64_t>(i))) {
+      const int64_t n = r.tokens * cols;
+      const View mine = by_rank.slice(at_.batch * (token + r.from) * cols, at_.batch * n);
+      const View there = by_sample.slice(r.place * cols, (at_.batch - 1) * whole + n);
+      copy(path + "/from" + std::to_string(i) + r.name,
+           {{at_.batch, 1, 1}, {to_sample ? n : whole, 0, 0}, {to_sample ? whole : n, 0, 0}, n},
+           to_sample ? mine : there, to_sample ? there : mine);
+    }
     token += at_.token_parts[i];
   }
 }
@@ -138,7 +141,7 @@ void AttentionCore::regroup(const std::string& path, const View& by_rank, const 
 // This rank's keys and values, side by side
 View AttentionCore::own_kv(const std::string& path, const std::string& name, const View& qkv) {
   const View own = b_.scratch(name, act_, R_ * 2 * kv_);
-  columns(path, 2 * kv_, qkv.slice(width_, qkv.count - width_), qkv_, own, 2 * kv_);
+  to_runs(path, 2 * kv_, qkv.slice(width_, qkv.count - width_), qkv_, own);
   return own;
 }
 
@@ -187,27 +190,46 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
   c.kv = b_.saved_or_scratch(block + ".kv", act_, all, keep);
-  const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
+  const View arrived = regrouped() ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
   TransferAttrs a{.group = at_.cp_group};
   a.receive = elements(cols);
   b_.emit<OpKind::all_gather>(path + "_all_gather", a, {own}, {arrived}, Lane::cp);
-  if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
-  b_.emit_with_workspace<OpKind::attention>(
-      path, attention(n_.tokens, qkv_, cols),
-      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)}, {c.o, c.lse});
+  if (regrouped()) regroup(path + "_regroup", arrived, c.kv, cols, true);
+  const Queries q = queries(path, block + ".q.runs", c.qkv);
+  const View o = runs_apart() ? b_.scratch(block + ".o.runs", act_, R_ * width_) : c.o;
+  for (const Run& r : runs_of(at_.at.cp))
+    b_.emit_with_workspace<OpKind::attention>(
+        path + r.name, over_all(r, q.ld),
+        {of_run(q, r), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)},
+        {of_run(o, r, width_), of_run(c.lse, r, heads_)});
+  if (runs_apart()) from_runs(path + "_unpack_o", width_, o, c.o, width_);
 }
 
 void AttentionCore::allgather_backward(const std::string& block, const Core& c, const View& d_o,
                                        const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
   const int64_t cols = 2 * kv_, all = c.kv.count;
-  const View dkv = b_.scratch(block + ".dkv", act_, all);
-  b_.emit_with_workspace<OpKind::attention_backward>(
-      path, attention(n_.tokens, qkv_, cols),
-      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), c.o, c.lse, d_o},
-      {part(dqkv, 0), dkv.slice(0, all - kv_), dkv.slice(kv_, all - kv_)});
+  const Queries q = queries(path, block + ".back.q.runs", c.qkv);
+  const View o = in_runs(path + "_pack_o", block + ".back.o.runs", c.o);
+  const View from = in_runs(path + "_pack_do", block + ".do.runs", d_o);
+  const Queries dq = runs_apart() ? Queries{b_.scratch(block + ".dq.runs", act_, R_ * width_), width_}
+                                  : Queries{part(dqkv, 0), qkv_};
+  View dkv;
+  for (const Run& r : runs_of(at_.at.cp)) {
+    const View of_this = b_.scratch(block + ".dkv" + r.name, act_, all);
+    b_.emit_with_workspace<OpKind::attention_backward>(
+        path + r.name, over_all(r, q.ld),
+        {of_run(q, r), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), of_run(o, r, width_),
+         of_run(c.lse, r, heads_), of_run(from, r, width_)},
+        {of_run(dq, r), of_this.slice(0, all - kv_), of_this.slice(kv_, all - kv_)});
+    if (dkv)
+      b_.emit<OpKind::residual_add>(path + "_add" + r.name, {.rows = 1, .cols = all}, {of_this, dkv},
+                                    {of_this});
+    dkv = of_this;
+  }
+  if (runs_apart()) from_runs(path + "_unpack_dq", width_, dq.x, part(dqkv, 0), qkv_);
   View leaving = dkv;
-  if (at_.batch > 1) {
+  if (regrouped()) {
     leaving = b_.scratch(block + ".dkv.leaving", act_, all);
     regroup(path + "_regroup", leaving, dkv, cols, false);
   }
@@ -215,7 +237,7 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
   TransferAttrs a{.group = at_.cp_group};
   a.send = elements(cols);
   b_.emit<OpKind::reduce_scatter>(path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
-  columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), qkv_);
+  from_runs(path + "_unpack", cols, own, dqkv.slice(width_, dqkv.count - width_), qkv_);
 }
 
 // ---- ulysses ----

@@ -1,9 +1,12 @@
 // The core of attention, softmax(q k^T) v, with tokens distributed over a cp group.
 //
-//   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered
+//   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered.
+//               Causal queries are worked on by runs of tokens (Sharding).
 //   ring        queries stay; keys and values travel round the group while the present ones are worked on
-//               (Liu 2023). Parts are merged by their log-sum-exp. Backward sends them round again, their
-//               gradients with them, which come home after one round.
+//               (Liu 2023), causal ones by runs: a run of queries sees its own run of
+//               keys up to itself, earlier ones whole, later ones not. Parts are merged by their log-sum-exp.
+//               Backward sends keys and values round again, their gradients with them, which come home
+//               after one round.
 //   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
 //               tokens and results back (DeepSpeed Ulysses)
 #pragma once
@@ -19,7 +22,7 @@ namespace isobar {
 
 struct Core {    // forward's results for backward; width: the model's over tp; kv: of keys (or values)
   View qkv;      // input [full_rows,width + 2 kv] act
-  View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32
+  View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32 (ring: so for each run of tokens)
   View kv;       // allgather: [B,N,2 kv] act, keys and values of all tokens
   View all_qkv;  // ulysses: [B,N,(width + 2 kv)/cp] act
   View all_o;    // ulysses: [B,N,width/cp] act; lse is of the same heads and tokens
@@ -66,6 +69,33 @@ class AttentionCore {
                      const View& into);
   void heads_of_all(const std::string& path, const std::string& name, bool qkv, const View& all,
                     const View& into);
+  // Neighbouring tokens of each sample, a run of a rank's (Sharding). Where it has two, operands are in the
+  // order [run][B][its tokens][cols], in which a run of all samples is one piece.
+  struct Run {
+    int64_t from, tokens;  // among the rank's
+    int64_t place;         // of the first one in the sample
+    std::string name;      // of a rank's two
+  };
+  struct Queries {
+    View x;
+    int64_t ld;
+  };
+  struct Pair {  // whose queries see at least some of the keys
+    Run q, kv;
+    std::string name;  // of a step's pairs
+  };
+  std::vector<Run> runs_of(int64_t rank) const;
+  std::vector<Pair> pairs_with(int64_t rank, int64_t step) const;
+  AttentionAttrs attention(const Pair& pair, int64_t ld_q) const;
+  AttentionAttrs over_all(const Run& queries, int64_t ld_q) const;
+  bool runs_apart() const;
+  bool regrouped() const { return at_.batch > 1 || at_.runs().more > 0; }
+  Queries queries(const std::string& path, const std::string& name, const View& qkv);
+  View of_run(const Queries& q, const Run& run) const;
+  View of_run(const View& x, const Run& run, int64_t cols) const;
+  void to_runs(const std::string& path, int64_t n, const View& rows, int64_t ld, const View& runs);
+  void from_runs(const std::string& path, int64_t n, const View& runs, const View& rows, int64_t ld);
+  View in_runs(const std::string& path, const std::string& name, const View& rows);
   void pass_on(const std::string& path, const View& x, const View& y);
   int64_t ring_rank(int64_t step) const;
   std::vector<int64_t> elements(int64_t cols) const;

@@ -50,11 +50,7 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
 }
 
 EmbeddingAttrs TokenEmbed::attrs() const {
-  return {.rows = at_.full_rows,
-          .cols = next_.width,
-          .word0 = at_.at.tp * v_.held,
-          .token0 = at_.token0,
-          .tokens = at_.tokens};
+  return {.rows = at_.full_rows, .cols = next_.width, .word0 = at_.at.tp * v_.held, .tokens = at_.runs()};
 }
 
 // The gradient of a table that is also this rank's head has that product's sum already.

@@ -12,6 +12,90 @@ std::string numbered(std::string name, int64_t i) {
 
 }  // namespace
 
+// ---- runs of tokens ----
+
+std::vector<AttentionCore::Run> AttentionCore::runs_of(int64_t rank) const {
+  const TokenRuns& held = at_.token_runs[rank];
+  if (held.more == 0) return {{0, held.count, held.first, ""}};
+  return {{0, held.count, held.first, "a"}, {held.count, held.more, held.then, "b"}};
+}
+
+// A causal run of queries sees its own keys and those of earlier runs.
+std::vector<AttentionCore::Pair> AttentionCore::pairs_with(int64_t rank, int64_t step) const {
+  std::vector<Pair> out;
+  for (const Run& q : runs_of(at_.at.cp))
+    for (const Run& kv : runs_of(rank))
+      if (!n_.causal || kv.place <= q.place) out.push_back({q, kv, std::to_string(step) + q.name + kv.name});
+  return out;
+}
+
+AttentionAttrs AttentionCore::attention(const Pair& pair, int64_t ld_q) const {
+  AttentionAttrs a = attention(pair.kv.tokens, ld_q, 2 * kv_);
+  a.tq = pair.q.tokens;
+  a.causal = n_.causal && pair.q.place == pair.kv.place;
+  a.token0 = 0;
+  return a;
+}
+
+// With all keys in the order of samples
+AttentionAttrs AttentionCore::over_all(const Run& queries, int64_t ld_q) const {
+  AttentionAttrs a = attention(n_.tokens, ld_q, 2 * kv_);
+  a.tq = queries.tokens;
+  if (n_.causal) a.token0 = queries.place;
+  return a;
+}
+
+// False: a rank's rows are in the order of runs as they are.
+bool AttentionCore::runs_apart() const {
+  return at_.batch > 1 && at_.runs().more > 0;
+}
+
+View AttentionCore::of_run(const View& x, const Run& run, int64_t cols) const {
+  return x.slice(at_.batch * run.from * cols, at_.batch * run.tokens * cols);
+}
+
+// The first n columns of this rank's rows
+void AttentionCore::to_runs(const std::string& path, int64_t n, const View& rows, int64_t ld,
+                            const View& runs) {
+  if (!runs_apart()) return columns(path, n, rows, ld, runs, n);
+  for (const Run& r : runs_of(at_.at.cp))
+    copy(numbered(path, r.from > 0 ? 1 : 0),
+         {{at_.batch, r.tokens, 1}, {at_.tokens * ld, ld, 0}, {r.tokens * n, n, 0}, n},
+         rows.slice(r.from * ld, rows.count - r.from * ld), of_run(runs, r, n));
+}
+
+void AttentionCore::from_runs(const std::string& path, int64_t n, const View& runs, const View& rows,
+                              int64_t ld) {
+  if (!runs_apart()) return columns(path, n, runs, n, rows, ld);
+  for (const Run& r : runs_of(at_.at.cp))
+    copy(numbered(path, r.from > 0 ? 1 : 0),
+         {{at_.batch, r.tokens, 1}, {r.tokens * n, n, 0}, {at_.tokens * ld, ld, 0}, n}, of_run(runs, r, n),
+         rows.slice(r.from * ld, rows.count - r.from * ld));
+}
+
+AttentionCore::Queries AttentionCore::queries(const std::string& path, const std::string& name,
+                                              const View& qkv) {
+  if (!runs_apart()) return {part(qkv, 0), qkv_};
+  const Queries q{b_.scratch(name, act_, R_ * width_), width_};
+  to_runs(path + "_pack_q", width_, part(qkv, 0), qkv_, q.x);
+  return q;
+}
+
+View AttentionCore::of_run(const Queries& q, const Run& run) const {
+  const int64_t rows = at_.batch * run.tokens;
+  return q.x.slice(at_.batch * run.from * q.ld, (rows - 1) * q.ld + width_);
+}
+
+// [rows, width] in the order of runs
+View AttentionCore::in_runs(const std::string& path, const std::string& name, const View& rows) {
+  if (!runs_apart()) return rows;
+  const View runs = b_.scratch(name, act_, R_ * width_);
+  to_runs(path, width_, rows, width_, runs);
+  return runs;
+}
+
+// ---- the ring ----
+
 // The rank whose keys and values are here at a step
 int64_t AttentionCore::ring_rank(int64_t step) const {
   return (at_.at.cp - step % at_.cp + at_.cp) % at_.cp;
@@ -26,22 +110,37 @@ void AttentionCore::ring_forward(const std::string& block, Core& c, const std::s
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * kv_;
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
-  const View sum = act_ == DType::f32 ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
+  const Queries q = queries(path, block + ".q.runs", c.qkv);
+  const bool direct = act_ == DType::f32 && !runs_apart();
+  const View sum = direct ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
     if (step + 1 < at_.cp) {  // listed first, so that it runs under this step's attention
       next = b_.scratch(numbered(block + ".kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
       pass_on(numbered(path + "_exchange", step), kv, next);
     }
-    const View o = b_.scratch(numbered(block + ".o", step), act_, R_ * width_);
-    const View lse = b_.scratch(numbered(block + ".lse", step), DType::f32, c.lse.count);
-    const AttentionAttrs a = attention(at_.token_parts[ring_rank(step)], qkv_, cols);
-    b_.emit_with_workspace<OpKind::attention>(
-        numbered(path, step), a, {part(c.qkv, 0), kv.slice(0, kv.count - kv_), kv.slice(kv_, kv.count - kv_)},
-        {o, lse});
-    b_.emit<OpKind::attention_merge>(numbered(path + "_merge", step), {.of = a, .first = step == 0}, {o, lse},
-                                     {sum, c.lse});
+    int64_t begun = -1;  // run whose sum has a part; the first step has one of each
+    for (const Pair& p : pairs_with(ring_rank(step), step)) {
+      const int64_t queries = at_.batch * p.q.tokens;
+      const View o = b_.scratch(block + ".o" + p.name, act_, queries * width_);
+      const View lse = b_.scratch(block + ".lse" + p.name, DType::f32, queries * heads_);
+      const AttentionAttrs a = attention(p, q.ld);
+      const View keys = of_run(kv, p.kv, cols);
+      b_.emit_with_workspace<OpKind::attention>(
+          path + p.name, a,
+          {of_run(q, p.q), keys.slice(0, keys.count - kv_), keys.slice(kv_, keys.count - kv_)}, {o, lse});
+      b_.emit<OpKind::attention_merge>(path + "_merge" + p.name,
+                                       {.of = a, .first = step == 0 && begun != p.q.from}, {o, lse},
+                                       {of_run(sum, p.q, width_), of_run(c.lse, p.q, heads_)});
+      begun = p.q.from;
+    }
   }
-  if (sum.buffer != c.o.buffer) b_.emit<OpKind::cast>(path + "_cast", {.count = R_ * width_}, {sum}, {c.o});
+  if (direct) return;
+  View o = sum;
+  if (act_ != DType::f32) {
+    o = runs_apart() ? b_.scratch(block + ".o.runs", act_, R_ * width_) : c.o;
+    b_.emit<OpKind::cast>(path + "_cast", {.count = R_ * width_}, {sum}, {o});
+  }
+  if (runs_apart()) from_runs(path + "_unpack_o", width_, o, c.o, width_);
 }
 
 void AttentionCore::ring_backward(const std::string& block, const Core& c, const View& d_o,
@@ -50,7 +149,9 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
   const int64_t cols = 2 * kv_;
   // A packed copy of the queries: dq has their layout and must be contiguous to be added up.
   const View q = b_.scratch(block + ".q", act_, R_ * width_);
-  columns(path + "_pack_q", width_, part(c.qkv, 0), qkv_, q, width_);
+  to_runs(path + "_pack_q", width_, part(c.qkv, 0), qkv_, q);
+  const View o = in_runs(path + "_pack_o", block + ".back.o.runs", c.o);
+  const View from = in_runs(path + "_pack_do", block + ".do.runs", d_o);
   View kv = own_kv(path + "_pack", block + ".back.kv0", c.qkv), next, dkv_sum;
   const View dq_sum = b_.scratch(block + ".dq.sum", DType::f32, R_ * width_);
   const auto add = [&](const std::string& name, const View& part, const View& sum, bool first) {
@@ -64,18 +165,24 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
       next = b_.scratch(numbered(block + ".back.kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
       pass_on(numbered(path + "_exchange", step), kv, next);
     }
-    const View dq = b_.scratch(numbered(block + ".dq", step), act_, R_ * width_);
-    const View dkv = b_.scratch(numbered(block + ".dkv", step), act_, kv.count);
-    const int64_t span = kv.count - kv_;
-    b_.emit_with_workspace<OpKind::attention_backward>(
-        numbered(path, step), attention(at_.token_parts[ring_rank(step)], width_, cols),
-        {q, kv.slice(0, span), kv.slice(kv_, span), c.o, c.lse, d_o},
-        {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
-    add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
-    // The sums for these keys and values arrived from the previous rank under this step's attention. They
-    // move on under the next step's, and home after the last.
-    if (step == 0) dkv_sum = b_.scratch(block + ".dkv.sum0", DType::f32, kv.count);
-    add(numbered(path + "_add_kv", step), dkv, dkv_sum, step == 0);
+    int64_t begun = -1;
+    for (const Pair& p : pairs_with(ring_rank(step), step)) {
+      const View keys = of_run(kv, p.kv, cols),
+                 dq = b_.scratch(block + ".dq" + p.name, act_, at_.batch * p.q.tokens * width_);
+      const View dkv = b_.scratch(block + ".dkv" + p.name, act_, keys.count);
+      const int64_t span = keys.count - kv_;
+      b_.emit_with_workspace<OpKind::attention_backward>(
+          path + p.name, attention(p, width_),
+          {of_run(q, p.q, width_), keys.slice(0, span), keys.slice(kv_, span), of_run(o, p.q, width_),
+           of_run(c.lse, p.q, heads_), of_run(from, p.q, width_)},
+          {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
+      add(path + "_add_q" + p.name, dq, of_run(dq_sum, p.q, width_), step == 0 && begun != p.q.from);
+      // The sums for these keys and values arrived from the previous rank under this step's attention, or
+      // begin with their own queries. They move on under the next step's, and home after the last.
+      if (!dkv_sum) dkv_sum = b_.scratch(block + ".dkv.sum0", DType::f32, kv.count);
+      add(path + "_add_kv" + p.name, dkv, of_run(dkv_sum, p.kv, cols), step == 0 && p.kv.place == p.q.place);
+      begun = p.q.from;
+    }
     const View arriving =
         b_.scratch(numbered(block + ".dkv.sum", step + 1), DType::f32, elements(cols)[ring_rank(step + 1)]);
     pass_on(numbered(path + "_exchange_sum", step), dkv_sum, arriving);
@@ -87,7 +194,7 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
       x = b_.scratch(block + "." + name, act_, sum.count);
       b_.emit<OpKind::cast>(path + "_cast_" + name, {.count = sum.count}, {sum}, {x});
     }
-    columns(path + "_unpack_" + name, n, x, n, into, qkv_);
+    from_runs(path + "_unpack_" + name, n, x, into, qkv_);
   };
   finish("dq", dq_sum, width_, part(dqkv, 0));
   finish("dkv", dkv_sum, cols, dqkv.slice(width_, dqkv.count - width_));

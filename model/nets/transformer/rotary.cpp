@@ -50,22 +50,21 @@ std::vector<double> rotary_frequencies(const RotarySpec& r, int64_t d) {
   return out;
 }
 
-std::vector<float> rotary_values(const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens) {
+std::vector<float> rotary_values(const RotarySpec& r, int64_t d, const TokenRuns& tokens) {
   const std::vector<double> frequencies = rotary_frequencies(r, d);
   const double growth = growth_of_angles(r);
   std::vector<float> table;
-  table.reserve(static_cast<size_t>(tokens * d));
-  for (int64_t t = token0; t < token0 + tokens; ++t) {
-    for (const double f : frequencies)
-      table.push_back(static_cast<float>(growth * std::cos(static_cast<double>(t) * f)));
-    for (const double f : frequencies)
-      table.push_back(static_cast<float>(growth * std::sin(static_cast<double>(t) * f)));
+  table.reserve(static_cast<size_t>(tokens.size() * d));
+  for (int64_t i = 0; i < tokens.size(); ++i) {
+    const auto place = static_cast<double>(tokens.place(i));
+    for (const double f : frequencies) table.push_back(static_cast<float>(growth * std::cos(place * f)));
+    for (const double f : frequencies) table.push_back(static_cast<float>(growth * std::sin(place * f)));
   }
   return table;
 }
 
-View rotary_table(Builder& b, const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens) {
-  return numbers(b, "rotary", DType::f32, tokens * d, [=] { return rotary_values(r, d, token0, tokens); });
+View rotary_table(Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens) {
+  return numbers(b, "rotary", DType::f32, tokens.size() * d, [=] { return rotary_values(r, d, tokens); });
 }
 
 double score_growth(const LlamaSpec& n) {

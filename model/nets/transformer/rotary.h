@@ -1,6 +1,6 @@
 // The angles of rotary position embedding (base/net_specs/rotary.h).
 //
-//   shape.rotary = rotary_table(b, {.theta = 500000}, 128, at.token0, at.tokens);
+//   shape.rotary = rotary_table(b, {.theta = 500000}, 128, at.runs());
 #pragma once
 #include <vector>
 
@@ -14,10 +14,10 @@ namespace isobar {
 /// yarn (Peng 2023, section 3.2): the same between pairs, by their turns within original_length.
 std::vector<double> rotary_frequencies(const RotarySpec& r, int64_t d);
 
-/// [tokens, 2, d / 2]: cosines, then sines, of positions token0, token0 + 1, …; YaRN's grow by a factor
-std::vector<float> rotary_values(const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens);
+/// [tokens, 2, d / 2]: cosines, then sines, of the tokens' places; YaRN's grow by a factor
+std::vector<float> rotary_values(const RotarySpec& r, int64_t d, const TokenRuns& tokens);
 /// The same as a constant in f32
-View rotary_table(Builder& b, const RotarySpec& r, int64_t d, int64_t token0, int64_t tokens);
+View rotary_table(Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens);
 
 /// Factor of attention's scores beside 1/sqrt(d): latent attention's have one with YaRN (DeepSeek-V2, 2024)
 double score_growth(const LlamaSpec& n);

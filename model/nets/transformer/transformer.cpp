@@ -86,7 +86,7 @@ class LanguageModel : public Transformer {
     join();
     batch_ = {{"tokens", BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
               {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
-    for (BatchTensor& t : batch_) t.begin = at.token0, t.held = at.tokens;
+    for (BatchTensor& t : batch_) t.held = at.runs();
     metrics_ = {{"loss", 0, 1}};
     if (shape.of_experts.experts > 0)
       metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}});
@@ -221,12 +221,18 @@ NetLimits limits_of(const VitSpec& n) {
   return limits_of_blocks(n);
 }
 NetLimits limits_of(const WordsSpec& n) {
-  return limits_of_blocks(n);
+  NetLimits limits = limits_of_blocks(n);
+  limits.causal = true;
+  return limits;
 }
 NetLimits limits_of(const LlamaSpec& n) {
   NetLimits limits = limits_of_blocks(n);
+  limits.causal = true;
+  if (n.window() > 0) limits.no_ring = "a ring passes on all keys, and net.sliding_window sees the last ones";
   if (!n.has_experts()) return limits;
   limits.experts = n.experts.num_experts;
+  if (n.experts.capacity(n.tokens()) > 0)
+    limits.no_ring = "net.expert_capacity_factor takes a sample's first tokens, which a ring deals out";
   if (n.dense_blocks() == 0) limits.tp.pop_back();  // no MLP
   limits.tp.push_back({"an expert's width", n.expert_hidden()});
   return limits;
@@ -264,7 +270,7 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
   dense.window = n.window();
   dense.latent = n.latent;
   dense.score_growth = static_cast<float>(score_growth(n));
-  dense.rotary = rotary_table(e.b, n.rotary, n.rotary_width(), at.token0, at.tokens);
+  dense.rotary = rotary_table(e.b, n.rotary, n.rotary_width(), at.runs());
   dense.biases = false;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
   return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,

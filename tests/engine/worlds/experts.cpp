@@ -37,6 +37,7 @@ TEST(ExpertsTraining, InContextParallel) {
   experts_like_one_rank({"layout.cp=2"});
   experts_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=full"});
   experts_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+  experts_like_one_rank({"layout.cp=3", "policy.cp_kind=ring", "policy.micro_batch=4"});
 }
 
 TEST(ExpertsTraining, InPipelines) {

@@ -6,6 +6,7 @@ namespace isobar {
 namespace {
 
 const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
+const TestNet kNoWindow{kLlama.config, kLlama.set + Words{"net.sliding_window=0"}};
 
 void language_like_one_rank(const Words& layout) {
   for (const TestNet& net : kBoth) expect_like_one_rank(layout, net);
@@ -34,6 +35,20 @@ TEST(LanguageTraining, InContextParallel) {
   language_like_one_rank({"layout.cp=2"});
   language_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
   language_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+}
+
+// Ranks have tokens from the begin and from the end of each sample.
+TEST(LanguageTraining, InZigZag) {
+  for (const TestNet& net : {kGpt, kNoWindow})
+    for (const char* kind : {"policy.cp_kind=ring", "policy.cp_kind=allgather"}) {
+      expect_like_one_rank({"layout.cp=2", kind, "policy.micro_batch=1"}, net);
+      expect_like_one_rank({"layout.cp=2", kind, "policy.micro_batch=4"}, net);
+      expect_like_one_rank({"layout.cp=3", kind, "policy.micro_batch=4", "policy.recompute=selective"}, net);
+      expect_like_one_rank({"layout.cp=4", kind, "policy.micro_batch=3"}, net);
+      expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", kind, "policy.micro_batch=3",
+                            "policy.sequence_parallel=true", "policy.recompute=full"},
+                           net);
+    }
 }
 
 TEST(LanguageTraining, InPipelines) {

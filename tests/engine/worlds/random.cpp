@@ -80,6 +80,7 @@ TEST(Layouts, RandomLegalOnes) {
 TEST(LanguageTraining, IsTheSameInRandomLegalLayouts) {
   random_ones(kGpt);
   random_ones(kLlama);
+  random_ones({kLlama.config, kLlama.set + Words{"net.sliding_window=0"}});
 }
 
 TEST(ExpertsTraining, IsTheSameInRandomLegalLayouts) {

@@ -12,6 +12,7 @@
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
 #include "model/base/spec/settings.h"
+#include "model/base/token_runs.h"
 
 namespace isobar::cpu {
 
@@ -171,8 +172,8 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
 // ---- embedding.cpp ----------------------------------------------------------------------------------------
 struct Embedding {
   int64_t rows, cols;
-  int64_t first, words;    // the table's first word, and their number; other words' rows are 0
-  int64_t token0, tokens;  // row r is at position token0 + r % tokens
+  int64_t first, words;  // the table's first word, and their number; other words' rows are 0
+  TokenRuns tokens;      // row r is at position tokens.place(r % tokens.size())
   DType table, act;
 };
 // x [rows, cols] act = table[word - first] + positions[position]; table [words, cols] and positions (may be

@@ -34,7 +34,7 @@ void embedding(const Embedding& p, const int32_t* words, const void* table, cons
     const Range mine = share(p.rows, t, threads);
     float sum[kBlock];
     for (int64_t r = mine.begin; r < mine.end; ++r) {
-      const int64_t word = words[r] - p.first, position = p.token0 + r % p.tokens;
+      const int64_t word = words[r] - p.first, position = p.tokens.place(r % p.tokens.size());
       const bool held = word >= 0 && word < p.words;
       for (int64_t j = 0; j < p.cols; j += kBlock) {
         const int64_t n = std::min(kBlock, p.cols - j);
@@ -57,7 +57,7 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
     if (!adds.table && dtable != nullptr) clear(dtable, p.words, p.cols, columns);
     if (!adds.positions && dpositions != nullptr) clear(dpositions, positions, p.cols, columns);
     for (int64_t r = 0; r < p.rows; ++r) {
-      const int64_t word = words[r] - p.first, position = p.token0 + r % p.tokens;
+      const int64_t word = words[r] - p.first, position = p.tokens.place(r % p.tokens.size());
       if (dtable != nullptr && word >= 0 && word < p.words)
         add_row(p, dx, r, columns, dtable + word * p.cols);
       if (dpositions != nullptr) add_row(p, dx, r, columns, dpositions + position * p.cols);
@@ -70,14 +70,14 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
 namespace {
 
 void run_embedding(const CpuCall<OpKind::embedding>& c) {
-  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.token0, c.a.tokens,
+  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
              c.type_in("table"), c.type_out("x")},
             c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"));
 }
 
 void run_embedding_backward(const CpuCall<OpKind::embedding_backward>& c) {
-  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.token0,
-                      c.a.tokens, DType::f32, c.type_in("dx")},
+  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
+                      DType::f32, c.type_in("dx")},
                      c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),
                      c.view_out("dpositions").count / c.a.cols, {c.a.accumulate, !c.a.first});
 }

@@ -12,6 +12,7 @@
 #include "model/base/philox.h"
 #include "model/base/spec/settings.h"
 #include "model/base/system/host_device.h"
+#include "model/base/token_runs.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar::cuda {
@@ -84,7 +85,7 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
 struct Embedding {
   int64_t rows, cols;
   int64_t first, words;
-  int64_t token0, tokens;
+  TokenRuns tokens;
   DType table, act;
 };
 void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,

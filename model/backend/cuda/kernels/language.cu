@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const int64_t row = i / p.cols, j = i - row * p.cols, word = words[row] - p.first;
     float sum = word >= 0 && word < p.words ? as_float(table[word * p.cols + j]) : 0.0f;
-    if (positions != nullptr) sum += as_float(positions[(p.token0 + row % p.tokens) * p.cols + j]);
+    if (positions != nullptr) sum += as_float(positions[p.tokens.place(row % p.tokens.size()) * p.cols + j]);
     x[i] = as<T>(sum);
   }
 }
@@ -221,12 +221,14 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_positions_kernel(Embedding p, const T* __restrict__ dx, float* __restrict__ dpositions) {
-  const int64_t all = p.tokens * p.cols;
+  const int64_t all = p.tokens.size() * p.cols;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    float sum = dpositions[p.token0 * p.cols + i];
+    const int64_t token = i / p.cols;
+    float& to = dpositions[p.tokens.place(token) * p.cols + i - token * p.cols];
+    float sum = to;
     for (int64_t at = i; at < p.rows * p.cols; at += all) sum += as_float(dx[at]);
-    dpositions[p.token0 * p.cols + i] = sum;
+    to = sum;
   }
 }
 
@@ -324,7 +326,7 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
       launch(embedding_table_kernel<T>, grid(p.rows), kThreads, 0, stream, p, words,
              static_cast<const T*>(dx), dtable);
     if (dpositions != nullptr)
-      launch(embedding_positions_kernel<T>, filling_grid(p.tokens * p.cols, kThreads), kThreads, 0, stream, p,
+      launch(embedding_positions_kernel<T>, filling_grid(p.tokens.size() * p.cols, kThreads), kThreads, 0, stream, p,
              static_cast<const T*>(dx), dpositions);
   });
 }
@@ -377,14 +379,14 @@ void run_latent_heads_backward(const CudaCall<OpKind::latent_heads_backward>& c)
 }
 
 void run_embedding(const CudaCall<OpKind::embedding>& c) {
-  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.token0, c.a.tokens,
+  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
              c.type_in("table"), c.type_out("x")},
             c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"), c.stream);
 }
 
 void run_embedding_backward(const CudaCall<OpKind::embedding_backward>& c) {
-  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.token0,
-                      c.a.tokens, DType::f32, c.type_in("dx")},
+  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
+                      DType::f32, c.type_in("dx")},
                      c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),
                      c.view_out("dpositions").count / c.a.cols, {c.a.accumulate, !c.a.first}, c.stream);
 }
