@@ -62,6 +62,13 @@ TEST(PlanSize, TheCountFromTheSpecificationHoldsWhatIsBuiltAndIsNotFarAboveIt) {
     EXPECT_GT(counted, most) << words.back();
     EXPECT_LT(counted, 16 * most) << words.back();
   }
+  for (const char* kind : {"policy.cp_kind=ring", "policy.cp_kind=allgather"})
+    for (const char* cp : {"layout.cp=4", "layout.cp=32"}) {
+      const RunSpec spec = spec_of("llama-tiny", {"net.depth=24", "policy.micro_batch=2", kind, cp});
+      const double counted = plan_bytes(spec), built = plan_bytes(build_plan(spec, 0, odd_workspace));
+      EXPECT_GT(counted, built) << kind << " " << cp;
+      EXPECT_LT(counted, 16 * built) << kind << " " << cp;
+    }
   for (const char* model : {"gpt3-175b", "llama3-70b"}) {
     const RunSpec spec =
         spec_of(model, {"layout.dp=1", "layout.tp=1", "layout.pp=1", "layout.vpp=1", "layout.cp=1",

@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/plan/link.h"
 
 namespace isobar {
@@ -20,7 +21,7 @@ constexpr double kInstruction = sizeof(Instr) + 32 + kLanes * sizeof(int32_t);
 constexpr double kCall = 224;
 
 // Ops of one block in one routine, with all options on; parameters of a block.
-constexpr double kOpsOfBlock = 64, kOpsOfRingStep = 8, kTensorsOfBlock = 16;
+constexpr double kOpsOfBlock = 64, kOpsOfRingStep = 8, kCopiesOfRank = 4, kTensorsOfBlock = 16;
 
 double real(int64_t v) {
   return static_cast<double>(v);
@@ -112,12 +113,14 @@ double plan_bytes(const RunSpec& s) {
       std::min<int64_t>(3, s.micro_batches());  // of a backward pass: first, middle, last
   const double routines = 1 + real(variants * (passes_of(s) - 1));
   const double blocks = real((s.net.blocks() + l.pp - 1) / l.pp + 2 * l.vpp);
-  const double ring = l.cp > 1 && s.policy.cp_kind == CpKind::ring ? kOpsOfRingStep * real(l.cp) : 0;
+  const double runs = zig_zags(limits_of(s.net), l.cp, s.policy.cp_kind) ? 2 : 1;
+  const double of_rank = s.policy.cp_kind == CpKind::ring ? kOpsOfRingStep : kCopiesOfRank;
+  const double passing = l.cp > 1 ? of_rank * real(l.cp) * runs : 0;
   const double parts = 2 * sizeof(int64_t) * real(std::max(l.cp, s.policy.sequence_parallel ? l.tp : 1));
   const double groups = 8 * real(l.world()) * sizeof(int);
   const double tensors = kTensorsOfBlock + 3 * experts_of(s.net);
-  return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) + tensors * kTensor * real(s.net.blocks()) +
-         invocation_bytes(s) + groups;
+  return routines * blocks * (kOpsOfBlock + passing) * (kOp + parts) +
+         tensors * kTensor * real(s.net.blocks()) + invocation_bytes(s) + groups;
 }
 
 namespace {
