@@ -186,7 +186,11 @@ void Trainer::read_metrics(StepResult& result) const {
     result.error = metrics[errors_of(plan_).first];
     (of_fields(plan_) ? r.rmse : of_classes(plan_) ? r.accuracy : r.mae) = result.error;
   }
-  if (of_experts(plan_)) r.imbalance = metrics[plan_.metrics_named[1].first];
+  if (of_experts(plan_)) {
+    r.imbalance = metrics[plan_.metrics_named[1].first];
+    if (run_.spec.net.llama().experts.expert_capacity_factor > 0)
+      r.dropped = metrics[plan_.metrics_named[3].first];
+  }
   r.grad_norm = std::sqrt(static_cast<double>(*memory.floats(plan_.grad_norm2)));
   r.samples_per_s = static_cast<double>(train.global_batch) / r.seconds;
   r.epoch = (r.step - 1) / data_->steps_per_epoch();

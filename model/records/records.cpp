@@ -58,6 +58,7 @@ void fields(auto& f, Is<StepRecord> auto& r) {
   f("mae", r.mae);
   f("accuracy", r.accuracy);
   f("imbalance", r.imbalance);
+  f("dropped", r.dropped);
   f("lr", r.lr);
   f("grad_norm", r.grad_norm);
   f("data_wait_s", r.data_wait_s);

@@ -77,6 +77,7 @@ struct StepRecord {
   std::optional<double> rmse, mae;  // of the first channel; rmse for fields, mae for scalars
   std::optional<double> accuracy;   // for classes: share of samples
   std::optional<double> imbalance;  // of experts: the largest one's share of a sample's tokens over the mean
+  std::optional<double> dropped;    // share of tokens' copies beyond the experts' capacity
   std::optional<double> data_wait_s;
   std::optional<int64_t> rss_bytes;
   std::optional<double> loss_scale;  // fp16 only

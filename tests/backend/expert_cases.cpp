@@ -279,13 +279,16 @@ void router_metrics(Random& random, std::vector<OpCase>& to) {
     const int64_t padding = s.batch > 2 ? 1 : 0;
     RouteAttrs a = attrs_of(s);
     a.weight = 0.125f;
-    Numbers sum(2), load(static_cast<size_t>(s.experts));
+    Numbers sum(3), load(static_cast<size_t>(s.experts));
     for (int64_t b = 0; b < s.batch - padding; ++b) {
       double largest = 0;
       for (int64_t e = 0; e < s.experts; ++e) {
         const double share = r.sums[2 * b * s.experts + e] * static_cast<double>(s.experts) /
                              static_cast<double>(s.top * s.all());
         largest = std::max(largest, share);
+        const double beyond =
+            s.capacity > 0 ? r.sums[2 * b * s.experts + e] - static_cast<double>(s.capacity) : 0;
+        sum[2] += 0.125 * std::max(0.0, beyond) / static_cast<double>(s.top * s.all());
         load[e] += r.sums[2 * b * s.experts + e];
         sum[1] += 0.125 * share * r.sums[(2 * b + 1) * s.experts + e] / static_cast<double>(s.all());
       }

@@ -86,5 +86,28 @@ TEST(LanguageTraining, WordsBeyondTheVocabularyEndTheRunByName) {
   EXPECT_NE(e.text.find("net.vocab_size"), std::string::npos) << e.text;
 }
 
+// 0.8 of the copies are taken at most. Under cp, a sample's counts are those of all its tokens.
+TEST(LanguageTraining, TellsTheShareOfTokensThatExpertsDrop) {
+  const Folder dir;
+  const auto dropped = [&](const std::string& name, const Words& layout, int ranks, const TestNet& net) {
+    run(dir / name, layout, ranks, {}, net);
+    std::vector<double> out;
+    std::istringstream lines(text_of(fs::path(dir / name) / "result.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const json event = json::parse(line);
+          event.value("event", "") == "step" && event.contains("dropped"))
+        out.push_back(event.at("dropped").get<double>());
+    return out;
+  };
+  EXPECT_TRUE(dropped("all", {}, 1, kMixtral).empty());
+  const std::vector<double> one = dropped("one", {}, 1, kCapacity);
+  const std::vector<double> cut = dropped("cut", {"layout.cp=2", "layout.ep=2"}, 2, kCapacity);
+  ASSERT_FALSE(one.empty());
+  ASSERT_EQ(one.size(), cut.size());
+  EXPECT_GT(*std::min_element(one.begin(), one.end()), 0.15);
+  EXPECT_LT(*std::max_element(one.begin(), one.end()), 1);
+  EXPECT_NEAR(cut[0], one[0], 1e-6);
+}
+
 }  // namespace
 }  // namespace isobar

@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kMetrics = 3;  // of a net with experts: loss, imbalance, balance
+constexpr int64_t kMetrics = 4;  // of a net with experts: loss, imbalance, balance, dropped
 
 // A token has at most all experts of a rank, and each of them takes its capacity of a sample.
 int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
@@ -123,10 +123,11 @@ void Experts::share_offsets(const std::string& pass, const View& all, bool keep)
 void Experts::metrics(const std::string& pass) const {
   RouteAttrs a = attrs();
   a.balance = a.z = 0;
+  a.capacity = shape_.capacity;
   a.weight =
       static_cast<float>(1.0 / static_cast<double>(e_.spec.train.global_batch * shape_.blocks * at_.cp));
   b_.emit<OpKind::router_metrics>(path_ + "/router_metrics" + pass, a, {sums_, b_.plan.scalars},
-                                  {b_.plan.metrics.slice(1, 2), at_.at.cp == 0 ? load() : View{}});
+                                  {b_.plan.metrics.slice(1, kMetrics - 1), at_.at.cp == 0 ? load() : View{}});
 }
 
 // Copies of each expert, behind the metrics and summed with them; a sample's counts are those of all its

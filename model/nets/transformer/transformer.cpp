@@ -89,7 +89,7 @@ class LanguageModel : public Transformer {
     for (BatchTensor& t : batch_) t.held = at.runs();
     metrics_ = {{"loss", 0, 1}};
     if (shape.of_experts.experts > 0)
-      metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}});
+      metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}, {"dropped", 3, 1}});
   }
   ImageAttrs fetch() const override {
     return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};

@@ -220,7 +220,8 @@ void route(const Route& r, const float* logits, const float* bias, const float* 
 void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
                     float scale, int64_t padding, DType act, void* dlogits);
 // Adds `weight` times the sums over samples, without the last `padding`: to metrics[0] the largest expert's
-// copies over the mean, to metrics[1] the balance loss; to load [experts] (may be nullptr) the copies
+// copies over the mean, to metrics[1] the balance loss, to metrics[2] the share of copies beyond the experts'
+// capacity; to load [experts] (may be nullptr) the copies
 void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics,
                     float* load);
 // y [rows, cols] = the sum of the rows place[row, ...] of x that are below `end`, in their order

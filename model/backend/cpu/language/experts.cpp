@@ -207,13 +207,15 @@ void route_backward(const Route& r, const float* logits, const Routing& routing,
 
 void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics,
                     float* load) {
-  double imbalance = 0, balance = 0;
+  double imbalance = 0, balance = 0, dropped = 0;
   for (int64_t s = 0; s < r.rows / r.tokens - padding; ++s) {
     const float *const counts = sums + 2 * s * r.experts, *const probabilities = counts + r.experts;
     float largest = 0;
     for (int64_t e = 0; e < r.experts; ++e) {
       const float part = share_of(r, counts, e);
       largest = std::max(largest, part);
+      if (r.capacity > 0)
+        dropped += std::max(0.0, static_cast<double>(counts[e]) - static_cast<double>(r.capacity));
       balance +=
           static_cast<double>(part) * static_cast<double>(probabilities[e]) / static_cast<double>(r.sample);
     }
@@ -222,6 +224,8 @@ void router_metrics(const Route& r, const float* sums, float weight, int64_t pad
   }
   metrics[0] += static_cast<float>(static_cast<double>(weight) * imbalance);
   metrics[1] += static_cast<float>(static_cast<double>(weight) * balance);
+  metrics[2] +=
+      static_cast<float>(static_cast<double>(weight) * dropped / static_cast<double>(r.top * r.sample));
 }
 
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,

@@ -281,17 +281,19 @@ __global__ void __launch_bounds__(kThreads)
                           const float* __restrict__ scalars, float* metrics, float* load) {
   __shared__ float shared[kThreads];
   const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
-  double imbalance = 0, balance = 0;
+  double imbalance = 0, balance = 0, dropped = 0;
   for (int64_t s = 0; s < p.rows / p.tokens - padding; ++s) {
     const float *const counts = sums + 2 * s * p.experts, *const probabilities = counts + p.experts;
-    float largest = 0, sum = 0;
+    float largest = 0, sum = 0, beyond = 0;
     for (int64_t e = threadIdx.x; e < p.experts; e += kThreads) {
       const float share = share_of(p, counts, e);
+      if (p.capacity > 0) beyond += fmaxf(0.0f, counts[e] - static_cast<float>(p.capacity));
       if (load != nullptr) load[e] += counts[e];
       largest = fmaxf(largest, share);
       sum += share * probabilities[e] / static_cast<float>(p.sample);
     }
     balance += static_cast<double>(block_sum(sum, shared));
+    dropped += static_cast<double>(block_sum(beyond, shared));
     shared[threadIdx.x] = largest;
     __syncthreads();
     for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -304,6 +306,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   metrics[0] += static_cast<float>(static_cast<double>(weight) * imbalance);
   metrics[1] += static_cast<float>(static_cast<double>(weight) * balance);
+  metrics[2] +=
+      static_cast<float>(static_cast<double>(weight) * dropped / static_cast<double>(p.top * p.sample));
 }
 
 // ---- moves: V neighbours of a row, in grid-stride loops ----
