@@ -21,7 +21,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"attention.keys", 200, 0.5, 0.3, 0},    {"attention.v1", 1.5, 0.3, 0.2, 0},
     {"scores", 1.4, 0.3, 0.2, -0.2},         {"ragged_heads", 2.0, 0.5, 0.3, 0},
     {"scores.torch", 1.15, 0.5, 0.4, -0.3},  {"scores.fused", 1.15, 0.5, 0.4, -0.2},
-    {"pointwise", 1.5, 0.4, 0.4, -0.8},      {"rms.saved", 0.7, 0.3, 0.2, 0},
+    {"pointwise", 1.5, 0.4, 0.4, -0.8},      {"norms.eager", 1.0, 0.3, 0.2, 0},
     {"compiled", 0.65, 0.3, 0.2, 0},         {"launch", 600e-6, 0.8, 0.8, -1.5},
     {"launch.tp", 100e-6, 1.0, 3.3, -1.5},   {"tp.link", 1.5, 0.4, 0.3, -0.3},
     {"tp.nic", 1.6, 0.5, 1.0, -0.3},         {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
@@ -149,7 +149,8 @@ StepCounts count_step(const PublishedRun& r) {
   c.pointwise_s = ((stream + copies) * T * r.hidden / spread + 6 * T * q / r.tp +
                    (r.arch == Arch::llama ? 6 : 4) * T * weights.width / r.tp) *
                   bytes * (operators ? 4 : 3 + full) / g.memory_rate;
-  c.rms = r.rms_kernel ? 1 : 0;
+  // Two casts, square, mean, scale and weight pass 36 bytes of an element, a kernel 4; twice a layer.
+  if (r.eager_norms) c.norms_s = 2 * (36 - 4) * T * r.hidden / spread * (3 + full) / g.memory_rate;
   c.compiled = r.compiled ? 1 : 0;
   c.launches = (operators ? 4 : 3 + full) / 3.0;
   c.peers = r.pp > 1 ? r.tp - 1 : 0;
@@ -284,8 +285,8 @@ double device_seconds(const StepCounts& c, const Prices& price) {
              (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
          c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
-         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1) *
-             (c.compiled > 0 ? p(Price::compiled) : 1);
+         c.pointwise_s * p(Price::pointwise) * (c.compiled > 0 ? p(Price::compiled) : 1) +
+         c.norms_s * p(Price::norms_eager);
 }
 
 double host_seconds(const StepCounts& c, const Prices& price) {

@@ -30,7 +30,7 @@ enum class Price : int {
   scores_torch,    // passes over the T x T scores, beyond the counted ones
   scores_fused,    // the same with a fused softmax
   pointwise,       // bytes moved relative to bytes counted
-  rms_saved,       // share of them left by a fused RMS norm
+  norms_eager,     // likewise of RMS norms out of PyTorch's own ops
   compiled,        // … left by a compiler, which fuses kernels
   launch,          // host seconds to launch a layer's forward and backward
   launch_tp,  // further host seconds a tensor-parallel peer, for engines whose pipelines wait for every call
@@ -88,7 +88,7 @@ struct StepCounts {
   double expert_layers = 0;                   // share of the layers
   double expert_s = 0, expert_traffic_s = 0;  // products; rows sorted, gathered and scattered
   double expert_width = 1, expert_rows = 1;   // of an expert's products
-  double rms = 0;                             // 1: fused RMS norm
+  double norms_s = 0;                         // further traffic of RMS norms without a kernel of their own
   double compiled = 0;                        // 1: pointwise work is compiled
   double launches = 1;                        // layer passes: forward + backward = 1
   double peers = 0;                           // tensor-parallel peers inside a pipeline

@@ -33,7 +33,7 @@ Sample sample_of(const PublishedRun& r) {
       4.0 * s.counts.ragged, lb(r.cp), lb(r.vpp), lb(r.ep), std::max(0.0, lb(r.tp * r.cp / r.node)) * 2,
       3.0 * static_cast<int>(r.recompute), 3.0 * (r.attention == AttentionKernel::flash2),
       3.0 * (r.attention == AttentionKernel::flash1), 3.0 * (r.attention == AttentionKernel::unfused),
-      2.0 * r.rms_kernel, 2.0 * r.compiled, 2.0 * r.sequence_parallel, 2.0 * r.zero,
+      2.0 * r.eager_norms, 2.0 * r.compiled, 2.0 * r.sequence_parallel, 2.0 * r.zero,
       3.0 * static_cast<int>(r.precision), 3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights,
       3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding,
       2.0 * r.block_scaled, lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)),

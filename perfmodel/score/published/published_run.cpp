@@ -137,6 +137,14 @@ void fill_virtual_stages(std::vector<PublishedRun>& runs) {
   }
 }
 
+// RMS norms are PyTorch's own ops in rows that do not say `rms_kernel`, if others of their source do.
+void fill_eager_norms(std::vector<PublishedRun>& runs) {
+  std::set<std::string> telling;
+  for (const PublishedRun& r : runs)
+    if (r.rms_kernel) telling.insert(r.source);
+  for (PublishedRun& r : runs) r.eager_norms = !r.rms_kernel && telling.contains(r.source);
+}
+
 PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
   require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   PublishedTable t;
@@ -158,6 +166,7 @@ PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
     }
   }
   fill_virtual_stages(t.runs);
+  fill_eager_norms(t.runs);
   return t;
 }
 

@@ -60,7 +60,8 @@ struct PublishedRun {
   double gpus = 0, node = 8, dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1;
   double zero = -1;  // ZeRO stage; -1: not stated
   double micro_batch = 0, global_batch = 0;
-  bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
+  bool sequence_parallel = false, rms_kernel = false, eager_norms = false, frozen_weights = false,
+       balanced_embedding = false;
   bool autocast = false;          // AMP: the residual stream stays in fp32, products cast their inputs
   bool compiled = false;          // pointwise work is compiled into few kernels
   bool eager_loss = false;        // fp32 logits and their gradient are in memory
