@@ -7,6 +7,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/op_terms.h"
 #include "reports/data.h"
 
@@ -16,7 +17,7 @@ namespace {
 // Seconds of one execution of each op, from the replay of a steady step.
 std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
   const RunSpec spec = spec_as_run(r.run);
-  const std::vector<StageProgram> stages = stages_of(spec, {});
+  const std::vector<StageProgram> stages = stages_of(as_priced(spec, m), {});
   const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
   std::map<int, const Plan*> plan_of;
   for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;

@@ -12,6 +12,7 @@
 #include "model/trace/chrome.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/simulate.h"
 
 namespace isobar {
@@ -155,7 +156,7 @@ const StageProgram& PredictedStep::of_rank(int rank) const {
 PredictedStep predicted_step(const ReportRun& r, const Machine& m) {
   const RunSpec spec = spec_as_run(r.run);
   const Prediction p = predict(spec, m, options_of(r));
-  PredictedStep out{.stages = stages_of(spec, {}), .timeline = {}, .step_s = p.step_s};
+  PredictedStep out{.stages = stages_of(as_priced(spec, m), {}), .timeline = {}, .step_s = p.step_s};
   Replay steady = replay(spec, out.stages, m, p);
   const double stretch = p.step_s / steady.step_s;
   const auto stretched = [&](int64_t ns) { return std::llround(stretch * static_cast<double>(ns)); };

@@ -62,7 +62,8 @@ void Emission::product(const std::string& path, const Linear& l, const View& off
                                   .accumulate = a.accumulate,
                                   .tf32 = a.tf32,
                                   .fp8 = a.fp8,
-                                  .groups = l.experts},
+                                  .groups = l.experts,
+                                  .busiest = l.busiest},
                                  {x, w, offsets}, {y})
         .weight_gradient = weight_gradient;
 }

@@ -26,6 +26,7 @@ struct Linear {
   std::shared_ptr<Adapter> adapter = {};
   int64_t experts = 0;  // weights [experts, out, in], each of its own rows; 0: one of all
   View offsets = {};    // [experts + 1] i32: their first rows, as forward has found them
+  double busiest = 1;   // of the experts' products (GroupedGemmAttrs)
 };
 
 struct Norm {        // parameters, and tensors saved by forward

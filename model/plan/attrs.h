@@ -36,6 +36,7 @@ struct GroupedGemmAttrs {  // as GemmAttrs, of the rows of each group, which fol
   bool trans_a = false, trans_b = false, accumulate = false;
   bool tf32 = false, fp8 = false;
   int64_t groups = 0;
+  double busiest = 1;  // factor on those rows for prices: of the rank that others wait for
 };
 
 struct AttentionAttrs {

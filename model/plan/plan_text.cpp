@@ -88,6 +88,7 @@ class Settings {
   void of(const GroupedGemmAttrs& a) {
     add("groups", a.groups);
     add("fp8", a.fp8);
+    add("busiest", a.busiest, 1.0);
   }
   void of(const RouteAttrs& a) {
     add("top", a.top);

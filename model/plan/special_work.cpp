@@ -237,7 +237,11 @@ void all_to_all(const Op& op, const Plan& plan, Work& w) {  // data that stays o
   const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
   w.messages = static_cast<double>(ranks.size()) - 1;
   if (in<OpKind::all_to_all>(op, "offsets")) {  // each rank has as many of a token's experts
-    w.wire_bytes = w.messages / static_cast<double>(ranks.size()) * bytes_of(whole_of(op), plan);
+    const View &x = in<OpKind::all_to_all>(op, "x"), &y = out<OpKind::all_to_all>(op, "y");
+    // Others wait for the busiest rank, for what it receives or sends back.
+    const double bytes =
+        op.as<TransferAttrs>().back ? bytes_of(x, plan) : std::max(bytes_of(x, plan), bytes_of(y, plan));
+    w.wire_bytes = w.messages / static_cast<double>(ranks.size()) * bytes;
     return;
   }
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();

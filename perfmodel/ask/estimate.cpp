@@ -97,6 +97,7 @@ ErrorSources error_sources(const StepView& step, const Machine& m) {
     }
   // Several together are worse than independent ones: in total kExtrapolation * sum.
   for (auto& [name, off] : e.far) off = kExtrapolation * std::sqrt(off * sum);
+  if (step.unsaid > 0) e.far["expert_imbalance"] = step.unsaid;
   return e;
 }
 

@@ -37,7 +37,7 @@ struct ErrorSources {
   double spread = 0;                     // log sigma of each specification
   double deviation = 0;                  // sum of its known effects
   std::map<std::string, double> groups;  // log sigma of effects without runs, by name
-  std::map<std::string, double> far;     // log sigma by quantity outside the fitted range
+  std::map<std::string, double> far;     // log sigma by quantity outside the fitted range, or not said
 };
 ErrorSources error_sources(const StepView& step, const Machine& machine);
 /// Seconds of a step with `physics` seconds by coefficients alone.

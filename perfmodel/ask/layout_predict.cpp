@@ -7,6 +7,7 @@
 
 #include "model/base/text/printed.h"
 #include "perfmodel/fitting/layout_fit.h"
+#include "perfmodel/step/expert_imbalance.h"
 
 namespace isobar {
 namespace {
@@ -143,6 +144,7 @@ Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string
   if (out.device == Device::accelerator)
     for (std::string& w : warnings_on_accelerators(spec, machine)) out.warnings.push_back(std::move(w));
   for (std::string& w : extrapolations(view, machine)) out.warnings.push_back(std::move(w));
+  if (std::string w = assumed_imbalance(spec, machine); !w.empty()) out.warnings.push_back(std::move(w));
   out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
   out.hardware_flops = c.flops;

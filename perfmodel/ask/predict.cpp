@@ -15,6 +15,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/engine_prices.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/reading.h"
 
 namespace isobar {
@@ -68,6 +69,7 @@ void say_how_read(const RunSpec& spec, const Conditions& where, const Machine& m
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const Conditions& where, const StepView& view,
                                            const Machine& m, const Replay& r) {
   std::vector<std::string> out = extrapolations(view, m);
+  if (std::string w = assumed_imbalance(spec, m); !w.empty()) out.push_back(std::move(w));
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && r.busiest.parts[i] > 0.05 * r.step_s)
       out.push_back(std::string(info_of(i).name) +
@@ -94,7 +96,7 @@ Replayed replayed(const RunSpec& spec, const Workspace& workspace, const Machine
   if (spec.layout.cp > 1 && spec.net.has_edges()) ranks = group_of(spec.layout, "cp", 0);
   Replayed slowest;
   for (const int rank : ranks) {
-    Replayed own{stages_of(spec, workspace, rank), {}};
+    Replayed own{stages_of(as_priced(spec, m), workspace, rank), {}};
     own.replay = replay(spec, own.stages, m, p);
     if (own.replay.step_s > slowest.replay.step_s) slowest = std::move(own);
   }

@@ -16,6 +16,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/engine_prices.h"
+#include "perfmodel/step/expert_imbalance.h"
 
 namespace isobar {
 namespace {
@@ -207,6 +208,7 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const Conditions& 
               {"ep", static_cast<double>(s.layout.ep)},
               {"ranks", static_cast<double>(where.ranks)},
               {"loader_threads", static_cast<double>(s.data.workers + 1)}});
+  all.merge(expert_quantities_of(s));
   return all;
 }
 
@@ -240,9 +242,10 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const Fi
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
     const Device device = device_of(r.spec, machine);
-    views.push_back(models.view(r.spec, machine, r.host));
+    const RunSpec spec = r.expert_imbalance > 0 ? with_imbalance(r.spec, r.expert_imbalance) : r.spec;
+    views.push_back(models.view(spec, machine, r.host));
     if (device == Device::accelerator) {
-      planned.push_back(models.of(r.spec, machine, r.host).cost(layout_of(r.spec)).memory -
+      planned.push_back(models.of(spec, machine, r.host).cost(layout_of(spec)).memory -
                         machine[Coef::process].value);
       if (several_campaigns) views.back().effects.push_back(campaign_effect(r.campaign));
     } else {

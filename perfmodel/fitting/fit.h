@@ -45,6 +45,7 @@ struct MeasuredRun {
   std::vector<MeasuredOp> ops;           // may be empty
   double outside_share = 0;              // share of step time outside the compute lane's ops; 0: unknown
   double checkpoint_s = 0;               // of one, the same statistic; 0: it wrote none
+  double expert_imbalance = 0;           // median of its steps; 0: unknown, or no experts
   std::string campaign;  // on accelerators: whose measurements, with which engine; "": unknown
 };
 
@@ -67,6 +68,7 @@ struct StepView {
   std::string kind;                              // runs of one kind have equal scatter
   std::vector<std::string> effects;              // groups that deviate together, see effects_of
   std::map<std::string, double> quantities;      // quantities whose fitted range defines extrapolation
+  double unsaid = 0;  // log sigma by how uneven experts are, if a prediction takes that from a fit
 };
 
 /// one_rank | one_rank_workers | ranks | ranks_workers: kinds of runs on cores with different residual

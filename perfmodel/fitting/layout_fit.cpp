@@ -1,9 +1,11 @@
 #include "perfmodel/fitting/layout_fit.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "model/nets/graph/graph_cut.h"
 #include "perfmodel/machine/device.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/simulate.h"
 #include "perfmodel/step/utilization.h"
 
@@ -13,8 +15,8 @@ namespace {
 // A net whose equal parts are trained differently has no closed form: its step is replayed at any prices.
 StepView replayed_view(const RunSpec& spec, const Machine& m, const HostShare& host) {
   const Conditions where = conditions_of(spec, m, host);
-  const auto stages =
-      std::make_shared<const std::vector<StageProgram>>(stages_of(spec, {}, busiest_rank(spec)));
+  const auto stages = std::make_shared<const std::vector<StageProgram>>(
+      stages_of(as_priced(spec, m), {}, busiest_rank(spec)));
   const double cache = cache_of_rank(m, where.ranks_on_host);
   StepView v;
   v.seconds = [=](const Counts& k) { return simulate(spec, *stages, k, where, cache).step_s; };
@@ -24,6 +26,20 @@ StepView replayed_view(const RunSpec& spec, const Machine& m, const HostShare& h
   return v;
 }
 
+// From the lowest imbalance of the fit's runs to the highest counts as an 80 % interval.
+double unsaid_of(LayoutModel& model, const RunSpec& spec, const Layout& l) {
+  const std::vector<double>* range = unsaid_imbalance(spec, model.machine());
+  if (!range) return 0;
+  const double taken = model.imbalance();
+  const auto seconds = [&](double imbalance) {
+    model.set_imbalance(imbalance);
+    return model.time(l).seconds;
+  };
+  const double fastest = seconds((*range)[0]), slowest = seconds((*range)[1]);
+  model.set_imbalance(taken);
+  return std::log(slowest / fastest) / (2 * kNormal80);
+}
+
 }  // namespace
 
 LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine, const HostShare& host) {
@@ -31,9 +47,12 @@ LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine, const
   RunSpec common = with_layout(spec, Layout{.dp = static_cast<int32_t>(spec.layout.world())});
   common.run.out.clear();
   common.train.seed = 0;
+  // Runs whose experts are not divided share a model, whatever they measured.
+  const bool divided = spec.layout.ep > 1;
+  if (!divided) common = with_imbalance(std::move(common), 0);
   auto& model = known_[to_json(common).dump() + " " + std::to_string(host.ranks_on_host) + " " +
                        std::to_string(host.threads)];
-  if (!model) model = std::make_unique<LayoutModel>(spec, machine, host);
+  if (!model) model = std::make_unique<LayoutModel>(divided ? spec : with_imbalance(spec, 0), machine, host);
   return *model;
 }
 
@@ -56,6 +75,7 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
     return model.time(l).seconds;
   };
   v.ceiling_s = model.time(l).ceiling;
+  v.unsaid = unsaid_of(model, spec, l);
   if (model.where().processors == 0) {
     const Conditions& where = model.where();
     v.kind = kind_of(spec, where), v.effects = effects_of(spec, where);
@@ -80,6 +100,7 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
                   {"cp", number(l.cp)},
                   {"pp", number(l.pp)},
                   {"ranks", number(l.world())}};
+  v.quantities.merge(expert_quantities_of(spec));
   return v;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/base/step_stats.h"
 #include "model/base/text/printed.h"
 
 namespace isobar {
@@ -23,6 +24,10 @@ MeasuredRun measured_run(const RunRecord& r, Statistic statistic, const RunToRun
   std::vector<double> checkpoints;
   for (const CheckpointRecord& c : r.checkpoints)
     if (c.seconds > 0) checkpoints.push_back(c.seconds);
+  std::vector<double> imbalances;
+  for (const StepRecord& s : r.steps)
+    if (s.step > r.warmup && s.imbalance) imbalances.push_back(*s.imbalance);
+  if (!imbalances.empty()) m.expert_imbalance = quantile(std::move(imbalances), 0.5);
   m.checkpoint_s = step_stats(checkpoints).of(statistic);
   for (const OpRecord& op : r.ops) m.ops.push_back({op.path, op.lane, op.count, op.seconds});
   if (!r.on_gpu) m.outside_share = r.unattributed_share;

@@ -10,6 +10,7 @@
 #include "model/plan/op_table.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/engine_prices.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -40,6 +41,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       where_(where_of(spec, machine_, host)),
       peaks_(peaks_of(machine_, where_)),
       cache_share_(cache_of_rank(machine_, where_.ranks_on_host)),
+      imbalance_(imbalance_of(spec, machine_)),
       sixteen_(!spec.net.recorded() &&
                (spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8)),
       gradient_(spec.policy.main_grads_dtype == GradientType::bf16 ? kHalf : kF32),

@@ -66,6 +66,9 @@ class LayoutModel {
   double parameters(const Layout& l);
   /// Changes the batch; prices stay.
   void set_batch(int64_t samples);
+  /// How uneven experts are (expert_imbalance.h); at first as spec and machine say.
+  double imbalance() const { return imbalance_; }
+  void set_imbalance(double imbalance) { imbalance_ = imbalance; }
   /// Changes the prices, not the counts.
   void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
@@ -159,6 +162,7 @@ class LayoutModel {
   SectionKey sections_key(const Layout& l) const {
     SectionKey key = l.key();
     if (l.cp > 1 && spec_.policy.edge_chunks > 1) key.alone = l.micro_batch;
+    if (l.ep > 1) key.imbalance = imbalance_;
     return key;
   }
   Key key_of(const Layout& l, const Placements& at);
@@ -210,6 +214,7 @@ class LayoutModel {
   Conditions where_;
   Peaks peaks_;
   double cache_share_;  // bytes of the last-level cache for a rank; of an accelerator infinite
+  double imbalance_;    // of experts (expert_imbalance.h)
   bool sixteen_;        // parameters have a 16-bit copy
   double gradient_;     // bytes of a gradient element
   double moments_;      // optimizer moments an element

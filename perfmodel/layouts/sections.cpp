@@ -16,6 +16,7 @@
 #include "model/nets/parts.h"
 #include "model/plan/operands.h"
 #include "perfmodel/layouts/stage_kinds.h"
+#include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {
@@ -345,6 +346,7 @@ RunSpec SectionCache::spec_of(const SectionKey& key) const {
   spec.layout.cp = key.cp;
   spec.layout.ep = key.ep;
   spec.layout.dp = key.ep / std::gcd(key.ep, key.cp);  // the fewest
+  spec = with_imbalance(std::move(spec), key.imbalance);
   spec.policy.sequence_parallel = key.sequence_parallel;
   spec.policy.recompute = key.recompute;
   if (key.grouped) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
@@ -454,7 +456,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     if (split && op.weight) {
       postponed += s;
       ++put_off;
-      t.flops += shape.work.flops;
+      t.flops += shape.work.flops / shape.busiest;
       t.ceiling += shape.work.flops / peaks.of(shape);
       continue;
     }
@@ -474,7 +476,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       t.compute += s;
       if (op.weight) t.weight += s;
       t.slowdown += shared * slowdown;
-      t.flops += shape.work.flops;
+      t.flops += shape.work.flops / shape.busiest;
       t.ceiling += shape.work.flops / peaks.of(shape);
       s += shared * slowdown;
     } else {

@@ -27,6 +27,7 @@ struct SectionKey {
   CpKind cp_kind = CpKind::allgather;
   int32_t alone = 0;  // if above 0, of micro-batches of this number of samples alone; 0: of any
   int64_t ep = 1;
+  double imbalance = 0;                                 // of divided experts (expert_imbalance.h)
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 
@@ -142,7 +143,7 @@ struct SectionTime {
   double slowdown = 0;            // of compute beside communication
   double host = 0;                // the rest: waits for launches
   double launches = 0;            // host time, for all ops
-  double flops = 0, ceiling = 0;  // matrix FLOPs; their least possible seconds
+  double flops = 0, ceiling = 0;  // matrix FLOPs, of even experts; their least possible seconds
 };
 struct PartTime {
   SectionTime forward, backward;

@@ -199,7 +199,9 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   } else if (const auto* a = std::get_if<GroupedGemmAttrs>(&op.attrs)) {  // groups alike
     s.fp8 = a->fp8, s.tf32 = a->tf32;
     s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->groups);
-    (a->trans_a ? s.k : s.m) /= s.batch;
+    s.busiest = a->busiest;
+    (a->trans_a ? s.k : s.m) *= s.busiest / s.batch;
+    s.work.flops *= s.busiest;
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
     s.tf32 = a->tf32, s.causal = a->causal, s.windowed = a->window > 0;
     s.batch = real(a->batch), s.heads = real(a->heads);

@@ -19,6 +19,7 @@ struct OpShape {
   bool fp8 = false, tf32 = false, causal = false, windowed = false;
   bool to_host = false;                     // copies between an accelerator and its host
   double m = 0, n = 0, k = 0, batch = 1;    // gemm
+  double busiest = 1;                       // GroupedGemmAttrs: m or k and the work are of that rank
   double heads = 0, tq = 0, tk = 0, d = 0;  // attention; batch as above
   Work work;
   double bytes = 0;  // collectives: for count_collective

@@ -48,6 +48,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
       experts.num_shared_experts = test::one_of<int64_t>(random, {0, 2});
       experts.expert_ffn_dim = test::one_of<int64_t>(random, {1024, 3072});
       experts.first_k_dense_replace = test::one_of<int64_t>(random, {0, 1, 4});
+      experts.expert_imbalance = std::min(test::one_of(random, {0.0, 1.3, 4.0}), experts.most_uneven());
     }
   } else if (kind == "mlp") {
     MlpSpec& mlp = s.net.mlp();

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "model/base/spec/spec_check.h"
+#include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {
@@ -10,7 +11,26 @@ namespace {
 constexpr int64_t kMostExperts = 4096;
 constexpr Allowed kExperts = from_to(0, kMostExperts);
 
+// Mean of the largest of n normal numbers, in their deviations
+double largest_of(int64_t n) {
+  constexpr double kStep = 0.02, kFar = 12;
+  const auto at_most = [n](double x) {
+    return std::pow(0.5 * std::erfc(-x / std::sqrt(2.0)), static_cast<double>(n));
+  };
+  double sum = 0;
+  for (double x = kStep / 2; x < kFar; x += kStep) sum += 1 - at_most(x) - at_most(-x);
+  return sum * kStep;
+}
+
 }  // namespace
+
+// Experts' shares are taken as normal numbers with a fixed sum, of which each rank has as many.
+double busiest_share(double imbalance, int64_t experts, int64_t ranks) {
+  if (imbalance <= 1 || ranks <= 1 || experts <= 1) return 1;
+  const double sums = std::sqrt(static_cast<double>(ranks - 1) / static_cast<double>(experts - 1));
+  const double share = 1 + (imbalance - 1) * sums * largest_of(ranks) / largest_of(experts);
+  return std::min(share, static_cast<double>(ranks));
+}
 
 void ExpertsSpec::add_rows(KeyRows& to) {
   to.insert(
@@ -45,7 +65,10 @@ void ExpertsSpec::add_rows(KeyRows& to) {
        {"net.router_balance_loss", router_balance_loss, zero_or_positive("e.g. 0.01"),
         "Factor of the loss that evens out experts within a sample, as DeepSeek's; summed over blocks."},
        {"net.router_z_loss", router_z_loss, zero_or_positive("e.g. 0.001"),
-        "Factor of the mean squared logarithm of the router's sum of exponentials; summed over blocks."}});
+        "Factor of the mean squared logarithm of the router's sum of exponentials; summed over blocks."},
+       {"net.expert_imbalance", expert_imbalance, within("[]", 0, kMostExperts, "e.g. 1.5"),
+        "Largest expert's tokens over the mean, as a run's imbalance, for predictions of layout.ep without "
+        "--engine. 0: as the machine's fit measured, else even."}});
 }
 
 void ExpertsSpec::check(int64_t depth, bool mlps, const SpecCheck& check) const {
@@ -60,7 +83,8 @@ void ExpertsSpec::check(int64_t depth, bool mlps, const SpecCheck& check) const 
         {routed_scaling_factor != 1, "net.routed_scaling_factor"},
         {scoring_func != usual.scoring_func, "net.scoring_func"},
         {router_balance_loss > 0, "net.router_balance_loss"},
-        {router_z_loss > 0, "net.router_z_loss"}})
+        {router_z_loss > 0, "net.router_z_loss"},
+        {expert_imbalance > 0, "net.expert_imbalance"}})
     check.that(num_experts > 0 || !given, key, "is of experts, and net.num_experts is 0",
                "set net.num_experts, e.g. 8, or leave it out");
   for (const auto& [given, key] : {std::pair{n_group > 1, "net.n_group"},
@@ -74,6 +98,12 @@ void ExpertsSpec::check(int64_t depth, bool mlps, const SpecCheck& check) const 
       num_experts_per_tok <= num_experts, "net.num_experts_per_tok",
       std::to_string(num_experts_per_tok) + " is more than net.num_experts = " + std::to_string(num_experts),
       "give at most as many as there are experts");
+  check.that(expert_imbalance == 0 || (expert_imbalance >= 1 && expert_imbalance <= most_uneven()),
+             "net.expert_imbalance",
+             "is not from 1, even experts, to " + printed("%.4g", most_uneven()) +
+                 ", all tokens at net.num_experts_per_tok = " + std::to_string(num_experts_per_tok) + " of " +
+                 std::to_string(num_experts),
+             "give the imbalance that a run of the net reports, or leave it out");
   check.that(!has_bias() || router_z_loss == 0, "net.router_z_loss",
              "is of a softmax, and scores are sigmoids", "leave it out");
   check.that(n_group == 1 || (num_experts % n_group == 0 && num_experts / n_group > 1), "net.n_group",

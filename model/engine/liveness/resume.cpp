@@ -69,6 +69,7 @@ bool is_among(const char* const (&names)[n], const std::string& name) {
 
 bool may_change(const std::string& section, const std::string& name) {
   if (section == "layout" || section == "policy" || section == "run") return true;
+  if (section == "net") return name == "expert_imbalance";  // of predictions alone
   return section == "data" ? is_among(kDataKeys, name) : section == "train" && is_among(kTrainKeys, name);
 }
 

@@ -20,6 +20,7 @@ struct ExpertsShape {
   int64_t groups = 1, top_groups = 1;        // of experts; those that a token chooses from
   double bias_rate = 0;                      // of those biases
   int64_t capacity = 0;                      // tokens of a sample that an expert takes; 0: all
+  double imbalance = 0;                      // ExpertsSpec::expert_imbalance
 };
 
 struct BlockShape {

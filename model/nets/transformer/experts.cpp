@@ -1,9 +1,11 @@
 #include "model/nets/transformer/experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "model/base/net_specs/experts.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
@@ -33,7 +35,11 @@ Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string 
       width_(width),
       copies_(at.full_rows * shape.top),
       room_(at.ep > 1 ? most_received(at, shape) : copies_),
-      number_(number) {}
+      number_(number),
+      busiest_(std::clamp(busiest_share(shape.imbalance, shape.experts, at.ep), 1.0,
+                          std::max(1.0, static_cast<double>(room_) / static_cast<double>(copies_)))) {
+  up_.busiest = down_.busiest = busiest_;
+}
 
 void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
@@ -152,11 +158,15 @@ View Experts::copies(const std::string& path, const View& rows, const View& to) 
   return to;
 }
 
-// A buffer of rows that are received
+// A buffer of rows that are received, of which prices take those of the busiest rank
 View Experts::received(const View& room) const {
   b_.plan.buffers[room.buffer].filled =
-      std::min(1.0, static_cast<double>(copies_) / static_cast<double>(room_));
+      std::min(1.0, busiest_ * static_cast<double>(copies_) / static_cast<double>(room_));
   return room;
+}
+
+int64_t Experts::expected_rows() const {
+  return std::llround(busiest_ * static_cast<double>(copies_));
 }
 
 View Experts::held(const char* what, DType t, int64_t cols, bool keep) const {
@@ -202,7 +212,7 @@ void Experts::forward(const std::string& pass, const View& y, bool keep, bool re
   u_ = held(".experts.u", e_.act, up_.out, keep);
   g_ = held(".experts.g", e_.act, down_.in, keep);
   layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x_, u_, copies_, View{});
-  b_.emit<OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = copies_, .cols = down_.in},
+  b_.emit<OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = expected_rows(), .cols = down_.in},
                           {u_, scale_, rows()}, {g_});
   if (!result) return;
   const View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
@@ -227,7 +237,7 @@ void Experts::backward(const View& h, const View& own, const View& dh) {
   layers_.linear_backward_weight(experts + "/fc2", down_, g_, do_, copies_);
   const View du = received(e_.operand(path_ + ".experts.du", e_.act, room_ * up_.out)),
              dscale = received(b_.scratch(path_ + ".experts.dweights", DType::f32, room_));
-  b_.emit<OpKind::swiglu_backward>(experts + "/swiglu/backward", {.rows = copies_, .cols = down_.in},
+  b_.emit<OpKind::swiglu_backward>(experts + "/swiglu/backward", {.rows = expected_rows(), .cols = down_.in},
                                    {u_, dg, scale_, rows()}, {du, dscale});
   const View dx = received(b_.scratch(path_ + ".experts.dx", e_.act, room_ * D));
   layers_.linear_backward_input(experts + "/fc1", up_, du, dx, copies_);

@@ -59,6 +59,7 @@ class Experts {
   View counts_of_ranks(const std::string& pass, const View& sums) const;
   void share_offsets(const std::string& pass, const View& all, bool keep);
   View received(const View& room) const;
+  int64_t expected_rows() const;  // that are received
   View held(const char* what, DType t, int64_t cols, bool keep) const;
   void send(const std::string& path, const View& from, const View& to, bool back) const;
   View to_experts(const std::string& path, const std::string& name, const View& rows, const View& to) const;
@@ -76,6 +77,7 @@ class Experts {
   const ExpertsShape shape_;
   // copies_: of this rank's tokens, and the expected ones of its experts' rows; room_: most of those
   const int64_t width_, copies_, room_, number_;
+  const double busiest_;       // rows of the busiest rank over copies_, if net.expert_imbalance says so
   View bias_;                  // [experts] f32, of sigmoids; no gradient trains it (DeepSeek-V3, 2024)
   Linear router_, up_, down_;  // up: gate and up of each expert
   std::vector<Param> up_params_, down_params_;  // of all experts, since parts are declared several times

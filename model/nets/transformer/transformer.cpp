@@ -202,7 +202,8 @@ BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
                       .groups = x.n_group,
                       .top_groups = x.topk_group,
                       .bias_rate = x.router_bias_rate,
-                      .capacity = x.capacity(n.tokens())};
+                      .capacity = x.capacity(n.tokens()),
+                      .imbalance = x.expert_imbalance};
   return shape;
 }
 

@@ -72,6 +72,12 @@ TEST(ExpertsTraining, InExpertParallel) {
   expect_like_one_rank({"layout.dp=4", "layout.cp=2", "layout.ep=4", "policy.micro_batch=1"}, kMixtral);
 }
 
+TEST(ExpertsTraining, WhatPredictionsAreToldOfRoutersChangesNoBit) {
+  for (const TestNet& net : {kMixtral, kDeepSeek})
+    expect_same_bits({"layout.dp=2", "layout.ep=2"},
+                     {"layout.dp=2", "layout.ep=2", "net.expert_imbalance=1.5"}, net);
+}
+
 TEST(ExpertsTraining, InShardsOfDividedExperts) {
   for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
     experts_like_one_rank({"layout.dp=2", "layout.ep=2", zero, "policy.micro_batch=2"});
