@@ -11,7 +11,7 @@ struct TokenRuns {
   int64_t first = 0, count = 0;  // of the first run: its first token, and how many
   int64_t then = 0, more = 0;    // likewise of the second
   ISOBAR_HOST_DEVICE int64_t size() const { return count + more; }
-  /// Where a token stands in the sample; `i` counts those held.
+  /// The place in the sample of the i-th token held.
   ISOBAR_HOST_DEVICE int64_t place(int64_t i) const { return i < count ? first + i : then + i - count; }
 };
 
