@@ -183,7 +183,10 @@ __global__ void __launch_bounds__(kThreads)
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const int64_t row = i / p.cols, j = i - row * p.cols, word = words[row] - p.first;
     float sum = word >= 0 && word < p.words ? as_float(table[word * p.cols + j]) : 0.0f;
-    if (positions != nullptr) sum += as_float(positions[p.tokens.place(row % p.tokens.size()) * p.cols + j]);
+    if (positions != nullptr) {
+      const auto token = static_cast<int>(row) % static_cast<int>(p.tokens.size());
+      sum += as_float(positions[p.tokens.place(token) * p.cols + j]);
+    }
     x[i] = as<T>(sum);
   }
 }
@@ -326,8 +329,8 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
       launch(embedding_table_kernel<T>, grid(p.rows), kThreads, 0, stream, p, words,
              static_cast<const T*>(dx), dtable);
     if (dpositions != nullptr)
-      launch(embedding_positions_kernel<T>, filling_grid(p.tokens.size() * p.cols, kThreads), kThreads, 0, stream, p,
-             static_cast<const T*>(dx), dpositions);
+      launch(embedding_positions_kernel<T>, filling_grid(p.tokens.size() * p.cols, kThreads), kThreads, 0,
+             stream, p, static_cast<const T*>(dx), dpositions);
   });
 }
 
