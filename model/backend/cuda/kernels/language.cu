@@ -178,16 +178,17 @@ template <class T, class W>
 __global__ void __launch_bounds__(kThreads)
     embedding_kernel(Embedding p, const int32_t* __restrict__ words, const W* __restrict__ table,
                      const W* __restrict__ positions, T* __restrict__ x) {
-  const int64_t all = p.rows * p.cols;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
-       i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    const int64_t row = i / p.cols, j = i - row * p.cols, word = words[row] - p.first;
-    float sum = word >= 0 && word < p.words ? as_float(table[word * p.cols + j]) : 0.0f;
-    if (positions != nullptr) {
-      const auto token = static_cast<int>(row) % static_cast<int>(p.tokens.size());
-      sum += as_float(positions[p.tokens.place(token) * p.cols + j]);
+  for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    const int64_t word = words[row] - p.first;
+    const bool held = word >= 0 && word < p.words;
+    const auto token = static_cast<int>(row) % static_cast<int>(p.tokens.size());
+    const W* const of_word = table + word * p.cols;
+    const W* const of_place = positions == nullptr ? nullptr : positions + p.tokens.place(token) * p.cols;
+    for (int64_t j = threadIdx.x; j < p.cols; j += kThreads) {
+      float sum = held ? as_float(of_word[j]) : 0.0f;
+      if (of_place != nullptr) sum += as_float(of_place[j]);
+      x[row * p.cols + j] = as<T>(sum);
     }
-    x[i] = as<T>(sum);
   }
 }
 
@@ -312,7 +313,7 @@ void embedding(const Embedding& p, const int32_t* words, const void* table, cons
     by_type(p.table, [&](auto type_of_table) {
       using T = decltype(type);
       using W = decltype(type_of_table);
-      launch(embedding_kernel<T, W>, filling_grid(p.rows * p.cols, kThreads), kThreads, 0, stream, p, words,
+      launch(embedding_kernel<T, W>, grid(p.rows), kThreads, 0, stream, p, words,
              static_cast<const W*>(table), static_cast<const W*>(positions), static_cast<T*>(x));
     });
   });
