@@ -280,7 +280,8 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
         const DropoutDraw draw{1234, 5, a.rate, step};
         Numbers want = x.before;
         for (int64_t i = 0; i < x.count() && training > 0; ++i) {
-          const int64_t row = a.row0 + i / s.cols, of_step = cut ? row / 2 * 5 + (zig_zag ? row % 2 * 3 : 1 + row % 2) : row;
+          const int64_t row = a.row0 + i / s.cols,
+                        of_step = cut ? row / 2 * 5 + (zig_zag ? row % 2 * 3 : 1 + row % 2) : row;
           const int64_t number = of_step * s.cols + i % s.cols;
           want[i] *= draw.factor(draw.words(number / 4), static_cast<int>(number % 4));
         }

@@ -98,8 +98,8 @@ TEST(LanguageModels, AWindowLeavesTheWorkOfWhatIsSeen) {
 }
 
 TEST(LanguageModels, WhatNoKernelRunsIsForPredictions) {
-  for (const auto& [setting, key] : {std::pair{"policy.attention=unfused", "policy.attention"},
-                                     {"policy.amp=fp8", "policy.amp"}}) {
+  for (const auto& [setting, key] :
+       {std::pair{"policy.attention=unfused", "policy.attention"}, {"policy.amp=fp8", "policy.amp"}}) {
     const RunSpec spec = spec_of("gpt-tiny", {setting});
     try {
       require_kernels(spec, build_plan(spec, 0, {}));
