@@ -3,10 +3,9 @@
 //   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered.
 //               Causal queries are worked on by runs of tokens (Sharding).
 //   ring        queries stay; keys and values travel round the group while the present ones are worked on
-//               (Liu 2023), causal ones by runs: a run of queries sees its own run of
-//               keys up to itself, earlier ones whole, later ones not. Parts are merged by their log-sum-exp.
-//               Backward sends keys and values round again, their gradients with them, which come home
-//               after one round.
+//               (Liu 2023), causal ones by runs: a run of queries sees its own run of keys up to itself,
+//               earlier ones whole, later ones not. Parts are merged by their log-sum-exp. Backward sends
+//               keys and values round again, their gradients with them, which come home after one round.
 //   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
 //               tokens and results back (DeepSpeed Ulysses)
 #pragma once
