@@ -94,28 +94,6 @@ TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
       }
 }
 
-// In large products whose operands both run along the sum, the smaller one is transposed first.
-TEST(Gemm, IsTheProductOfMatricesThatAreTurned) {
-  Random random;
-  for (const bool tall : {false, true})
-    for (int round = 0; round < 6; ++round) {
-      const Running running(best_isa(), 1 + round % 2);
-      const Gemm g{.m = tall ? random.integer(100, 300) : random.integer(1, 90),
-                   .n = tall ? random.integer(1, 90) : random.integer(200, 300),
-                   .k = tall ? random.integer(30, 90) : random.integer(200, 300),
-                   .trans_b = true,
-                   .a = DType::f32,
-                   .b = DType::f32,
-                   .c = DType::f32,
-                   .bias = round % 3 == 1,
-                   .accumulate = round % 3 == 2,
-                   .scale = round % 3 == 0 ? 0.375f : 1};
-      SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " + std::to_string(g.k));
-      check(random, g);
-      if (HasFatalFailure()) return;
-    }
-}
-
 // With enough rows, layers of small nets have their own kernel; a row's bits depend neither on the other rows
 // nor on threads.
 TEST(Gemm, LinearLayersOfSmallNets) {
@@ -165,27 +143,34 @@ TEST(Gemm, RowsOfASmallLayerDoNotKnowHowManyTheyAre) {
   }
 }
 
-// With enough rows, each thread computes its own rows.
-TEST(Gemm, RowsOfEachThread) {
+// In large products each thread computes a block of C: of rows where these are more, else of columns.
+TEST(Gemm, BlocksOfEachThread) {
   Random random;
   for (const Isa isa : isas())
     for (const auto& types : kTypes)
-      for (const bool trans_b : {false, true})
+      for (const int side : {0, 1, 2})  // tall, wide, on four threads both
         for (const int epilogue : {0, 1, 2, 4}) {
-          const Running running(isa, 2);
-          Gemm g{.m = random.integer(256, 400),
-                 .n = random.integer(1, 60),
-                 .k = random.integer(1, 60),
-                 .trans_b = trans_b,
-                 .a = types[0],
-                 .b = types[0],
-                 .c = types[1],
-                 .bias = epilogue == 1,
-                 .accumulate = epilogue == 2,
-                 .tf32 = &types == &kTypes[5],
-                 .scale = epilogue == 4 ? 0.375f : 1};
+          const Running running(isa, side == 2 ? 4 : 2);
+          const auto extent = [&](bool large) {
+            return large ? random.integer(128, 300) : random.integer(64, 127);
+          };
+          const Gemm g{.m = extent(side != 1),
+                       .n = extent(side != 0),
+                       .k = random.integer(100, 130),
+                       .trans_a = random.coin(),
+                       .trans_b = random.coin(),
+                       .a = types[0],
+                       .b = types[0],
+                       .c = types[1],
+                       .bias = epilogue == 1,
+                       .accumulate = epilogue == 2,
+                       .tf32 = &types == &kTypes[5],
+                       .scale = epilogue == 4 ? 0.375f : 1};
           SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " +
-                       std::to_string(g.k));
+                       std::to_string(g.k) + " ta " + std::to_string(g.trans_a) + " tb " +
+                       std::to_string(g.trans_b));
+          if (&types == &kTypes[0] && g.accumulate)
+            EXPECT_NE(gemm_kernel(g).find("each thread's block"), std::string::npos) << gemm_kernel(g);
           check(random, g);
           if (HasFatalFailure()) return;
         }

@@ -2,13 +2,13 @@
 // instructions, f16 and tf32 are emulated by f32 products of rounded values, rounded at the same points.
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <array>
 #include <bit>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 
 #include "model/backend/cpu/cpu_ops.h"
@@ -44,12 +44,24 @@ Memory::data_type type_of(DType t) {
   return t == DType::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
 }
 
-// [rows, cols], stored transposed or not
-Memory::desc matrix(int64_t rows, int64_t cols, bool transposed, DType t) {
-  return {{rows, cols}, type_of(t), transposed ? Memory::dims{1, rows} : Memory::dims{cols, 1}};
+// What one thread computes: rows and columns of C. `of` has their sizes; a line of A, B and C is as long as
+// in the whole product.
+struct Block {
+  Gemm of;
+  int64_t ld_a, ld_b, ld_c;
+};
+
+Block whole_of(const Gemm& g) {
+  return {g, g.trans_a ? g.m : g.k, g.trans_b ? g.k : g.n, g.n};
 }
 
-dnnl::matmul::primitive_desc describe(const Gemm& g) {
+// [rows, cols], stored transposed or not
+Memory::desc matrix(int64_t rows, int64_t cols, bool transposed, int64_t ld, DType t) {
+  return {{rows, cols}, type_of(t), transposed ? Memory::dims{1, ld} : Memory::dims{ld, 1}};
+}
+
+dnnl::matmul::primitive_desc describe(const Block& block) {
+  const Gemm& g = block.of;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops after;
@@ -60,8 +72,10 @@ dnnl::matmul::primitive_desc describe(const Gemm& g) {
 #endif
   if (g.accumulate) after.append_sum(1.0f);
   if (after.len() > 0) attributes.set_post_ops(after);
-  const Memory::desc a = matrix(g.m, g.k, g.trans_a, g.a), b = matrix(g.k, g.n, g.trans_b, g.b);
-  const Memory::desc c = matrix(g.m, g.n, false, g.c), bias = matrix(1, g.n, false, DType::f32);
+  const Memory::desc a = matrix(g.m, g.k, g.trans_a, block.ld_a, g.a);
+  const Memory::desc b = matrix(g.k, g.n, g.trans_b, block.ld_b, g.b);
+  const Memory::desc c = matrix(g.m, g.n, false, block.ld_c, g.c);
+  const Memory::desc bias = matrix(1, g.n, false, g.n, DType::f32);
 #if DNNL_VERSION_MAJOR >= 3
   if (g.bias) return {engine(), a, b, bias, c, attributes};
   return {engine(), a, b, c, attributes};
@@ -74,7 +88,7 @@ dnnl::matmul::primitive_desc describe(const Gemm& g) {
 // A compiled product with reusable memory objects
 class Product {
  public:
-  explicit Product(const Gemm& g) : Product(g, describe(g)) {}
+  explicit Product(const Block& b) : Product(b.of, describe(b)) {}
 
   void run(const void* a, const void* b, const float* bias, void* c, dnnl::stream& stream) {
     a_.set_data_handle(const_cast<void*>(a));
@@ -98,7 +112,7 @@ class Product {
     arguments_ = {
         {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}};
     if (g.bias) {
-      bias_ = Memory(matrix(1, g.n, false, DType::f32), engine(), nullptr);
+      bias_ = Memory(matrix(1, g.n, false, g.n, DType::f32), engine(), nullptr);
       arguments_.insert({DNNL_ARG_BIAS, bias_});
     }
   }
@@ -111,67 +125,84 @@ class Product {
 };
 
 // oneDNN plans for a number of threads, so that is part of the key
-using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, float>;
+using Key = std::array<int64_t, 8>;
 struct HashKey {
   size_t operator()(const Key& k) const {
-    const auto [m, n, kk, flags, scale] = k;
-    uint64_t h = std::bit_cast<uint32_t>(scale);
-    for (const int64_t x : {m, n, kk, flags})
-      h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u + (h >> 29);
+    uint64_t h = 0;
+    for (const int64_t x : k) h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u + (h >> 29);
     return h;
   }
 };
 
-Key key_of(const Gemm& g) {
+Key key_of(const Block& b) {
+  const Gemm& g = b.of;
   int64_t flags = omp_get_max_threads();
-  for (const int64_t bit : {static_cast<int64_t>(g.trans_a), static_cast<int64_t>(g.trans_b),
-                            static_cast<int64_t>(g.a == DType::f32), static_cast<int64_t>(g.c == DType::f32),
-                            static_cast<int64_t>(g.bias), static_cast<int64_t>(g.accumulate)})
+  for (const bool bit : {g.trans_a, g.trans_b, g.a == DType::f32, g.c == DType::f32, g.bias, g.accumulate})
     flags = flags * 2 + bit;
-  return {g.m, g.n, g.k, flags, g.scale};
+  return {g.m, g.n, g.k, b.ld_a, b.ld_b, b.ld_c, flags, std::bit_cast<int32_t>(g.scale)};
 }
 
-// Splits C by rows as the row kernels do, so that each thread finds its rows of A and C in its own cache.
-// Each thread packs all of B, so this needs enough rows a thread to pay.
-int threads_by_rows(const Gemm& g) {
-  constexpr int64_t kRowsEach = 128;
+// Threads over the rows and the columns of C
+struct Grid {
+  int rows = 1, cols = 1;
+  int threads() const { return rows * cols; }
+};
+
+// The grid whose threads read the least of A and B, each of which packs what it reads; 1 by 1 where blocks
+// would be small, and the library's own threads then work.
+Grid grid_of(const Gemm& g) {
+  constexpr int64_t kSide = 64, kProducts = 1 << 18;
   const int threads = omp_get_max_threads();
-  return !g.trans_a && g.m >= kRowsEach * threads ? threads : 1;
+  Grid best;
+  if (g.m * g.n * g.k < kProducts * threads) return best;
+  const auto read = [&](const Grid& to) { return g.m / to.rows + g.n / to.cols; };
+  for (int cols = 1; cols <= threads; ++cols) {
+    const Grid to{threads / cols, cols};
+    if (to.threads() != threads) continue;
+    if ((to.rows > 1 && g.m < kSide * to.rows) || (cols > 1 && g.n < kSide * cols)) continue;
+    if (best.threads() == 1 || read(to) < read(best)) best = to;
+  }
+  return best;
 }
 
-// run(product, a, c), for the whole or for each thread's rows
+// run(block, a, b, bias, c): the whole, or each thread's block
 template <class Run>
-void by_rows(const Gemm& g, const void* a, void* c, const Run& run) {
-  const int threads = threads_by_rows(g);
-  if (threads == 1) return run(g, a, c);
-  on_threads(threads, [&](int t, int n) {
+void by_blocks(const Gemm& g, const void* a, const void* b, const float* bias, void* c, const Run& run) {
+  const Grid grid = grid_of(g);
+  if (grid.threads() == 1) return run(whole_of(g), a, b, bias, c);
+  const auto run_one = [&](int i) {
+    const Range rows = share(g.m, i / grid.cols, grid.rows, 16);
+    const Range cols = share(g.n, i % grid.cols, grid.cols, 16);
+    Block block = whole_of(g);
+    block.of.m = rows.end - rows.begin, block.of.n = cols.end - cols.begin;
+    run(block, static_cast<const std::byte*>(a) + rows.begin * (g.trans_a ? 1 : g.k) * size_of(g.a),
+        static_cast<const std::byte*>(b) + cols.begin * (g.trans_b ? g.k : 1) * size_of(g.b),
+        bias == nullptr ? nullptr : bias + cols.begin,
+        static_cast<std::byte*>(c) + (rows.begin * g.n + cols.begin) * size_of(g.c));
+  };
+  on_threads(grid.threads(), [&](int t, int threads) {
     omp_set_num_threads(1);  // for the library's own teams within this one
-    const Range rows = share(g.m, t, n, 16);
-    Gemm part = g;
-    part.m = rows.end - rows.begin;
-    run(part, static_cast<const std::byte*>(a) + rows.begin * g.k * size_of(g.a),
-        static_cast<std::byte*>(c) + rows.begin * g.n * size_of(g.c));
+    for (int i = t; i < grid.threads(); i += threads) run_one(i);
   });
 }
 
 // Each thread has its own products, so no lock is needed.
-void run_primitive(const Gemm& g, const void* a, const void* b, const float* bias, void* c) {
+void run_primitive(const Block& block, const void* a, const void* b, const float* bias, void* c) {
   thread_local std::unordered_map<Key, std::unique_ptr<Product>, HashKey> products;
   thread_local dnnl::stream stream(engine());
-  std::unique_ptr<Product>& product = products[key_of(g)];
-  if (product == nullptr) product = std::make_unique<Product>(g);
+  std::unique_ptr<Product>& product = products[key_of(block)];
+  if (product == nullptr) product = std::make_unique<Product>(block);
   product->run(a, b, bias, c, stream);
 }
 
-void run_sgemm(const Gemm& g, const float* a, const float* b, float* c) {
-  by_rows(g, a, c, [b](const Gemm& part, const void* a, void* c) {
-    const dnnl_status_t status = dnnl_sgemm(
-        part.trans_a ? 'T' : 'N', part.trans_b ? 'T' : 'N', part.m, part.n, part.k, part.scale,
-        static_cast<const float*>(a), part.trans_a ? part.m : part.k, b, part.trans_b ? part.k : part.n,
-        part.accumulate || part.bias ? 1.0f : 0.0f, static_cast<float*>(c), part.n);
-    if (status != dnnl_success)
-      throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
-  });
+void run_sgemm(const Block& block, const void* a, const void* b, void* c) {
+  const Gemm& g = block.of;
+  const dnnl_status_t status =
+      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, g.scale,
+                 static_cast<const float*>(a), block.ld_a, static_cast<const float*>(b), block.ld_b,
+                 g.accumulate || g.bias ? 1.0f : 0.0f, static_cast<float*>(c), block.ld_c);
+  if (status != dnnl_success)
+    throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
 }
 
 // C[m, n] (+)= bias
@@ -188,53 +219,11 @@ void prefill_bias(const Gemm& g, const float* bias, float* c) {
   });
 }
 
-// dnnl_sgemm is slow if both operands' rows run along the sum, as a linear's do. The operand with fewer
-// elements is then transposed first, if enough products amortise it; transposing A also transposes the
-// result.
-enum class Turned { neither, a, b };
-Turned turned(const Gemm& g) {
-  constexpr int64_t kEnough = 96;
-  if (g.trans_a || !g.trans_b) return Turned::neither;
-  const int64_t of_a = g.m * (g.k + g.n), of_b = g.n * g.k, products = g.m * g.n * g.k;
-  if (of_a < of_b && !g.accumulate) return products >= kEnough * of_a ? Turned::a : Turned::neither;
-  return omp_get_max_threads() > 1 && products >= kEnough * of_b ? Turned::b : Turned::neither;
-}
-
-// y[cols, rows] = x[rows, cols]
-void turn(int64_t rows, int64_t cols, const float* x, float* y) {
-  const auto transpose = kernels().transpose;
-  parallel(rows * cols, [&](int t, int threads) {
-    const Range r = share(rows, t, threads, 16);
-    transpose(r.end - r.begin, cols, x + r.begin * cols, cols, y + r.begin, rows);
-  });
-}
-
-// C[m, n] = (B[n, k] A^T[k, m])^T
-void run_turned_a(const Gemm& g, const float* a, const float* b, const float* bias, float* c) {
-  float *const a_turned = scratch(g.m * (g.k + g.n)), *const c_turned = a_turned + g.m * g.k;
-  turn(g.m, g.k, a, a_turned);
-  if (g.bias)
-    for (int64_t j = 0; j < g.n; ++j) std::fill_n(c_turned + j * g.m, g.m, bias[j]);
-  Gemm product = g;
-  product.m = g.n, product.n = g.m, product.trans_b = false;
-  run_sgemm(product, b, a_turned, c_turned);
-  turn(g.n, g.m, c_turned, c);
-}
-
-void run_turned_b(const Gemm& g, const float* a, const float* b, float* c) {
-  float* const b_turned = scratch(g.n * g.k);
-  turn(g.n, g.k, b, b_turned);
-  Gemm product = g;
-  product.trans_b = false;
-  run_sgemm(product, a, b_turned, c);
-}
-
 void run_f32(const Gemm& g, const float* a, const float* b, const float* bias, float* c) {
-  const Turned t = turned(g);
-  if (t == Turned::a) return run_turned_a(g, a, b, bias, c);
   if (g.bias) prefill_bias(g, bias, c);
-  if (t == Turned::b) return run_turned_b(g, a, b, c);
-  run_sgemm(g, a, b, c);
+  by_blocks(g, a, b, bias, c, [](const Block& block, const void* a, const void* b, const float*, void* c) {
+    run_sgemm(block, a, b, c);
+  });
 }
 
 bool small_linear(const Gemm& g) {
@@ -289,7 +278,7 @@ void gemm_by_library(const Gemm& g, const void* A, const void* B, const float* b
   if (emulated(g)) {
     run_emulated(g, A, B, bias, C);
   } else if (is_bf16(g)) {
-    by_rows(g, A, C, [&](const Gemm& part, const void* a, void* c) { run_primitive(part, a, B, bias, c); });
+    by_blocks(g, A, B, bias, C, run_primitive);
   } else {
     run_f32(g, static_cast<const float*>(A), static_cast<const float*>(B), bias, static_cast<float*>(C));
   }
@@ -301,17 +290,17 @@ std::string gemm_kernel(const Gemm& g) {
       "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
   if (emulated(g)) return library + ", sgemm of rounded operands";
   if (small_linear(g)) return std::string("own, ") + name_of(current_isa());
-  return library + ", " + (is_bf16(g) ? describe(g).impl_info_str() : "sgemm") +
-         (threads_by_rows(g) > 1 ? " of each thread's rows" : "");
+  return library + ", " + (is_bf16(g) ? describe(whole_of(g)).impl_info_str() : "sgemm") +
+         (grid_of(g).threads() > 1 ? " of each thread's block" : "");
 }
 
 int64_t gemm_workspace(const Gemm& g) {
   if (emulated(g)) return emulation_floats(g) * static_cast<int64_t>(sizeof(float));
   if (!is_bf16(g)) return 0;
-  Gemm part = g;  // one thread's share
-  const int threads = threads_by_rows(g);
-  part.m = (g.m + threads - 1) / threads;
-  return threads * static_cast<int64_t>(describe(part).scratchpad_desc().get_size());
+  const Grid grid = grid_of(g);
+  Block largest = whole_of(g);
+  largest.of.m = (g.m + grid.rows - 1) / grid.rows, largest.of.n = (g.n + grid.cols - 1) / grid.cols;
+  return grid.threads() * static_cast<int64_t>(describe(largest).scratchpad_desc().get_size());
 }
 
 // ---- ops ----
