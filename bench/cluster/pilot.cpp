@@ -12,7 +12,7 @@
 #include "bench/cluster/placement.h"
 #include "bench/cluster/preflight.h"
 #include "bench/cluster/remaining.h"
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/command_words.h"
 #include "bench/sweep/results/resultsdir.h"
 #include "bench/sweep/results/trialdir.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/run/runner.h"
 #include "bench/sweep/spec.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "bench/cluster/accounting.h"
 #include "bench/cluster/grouping.h"
+#include "bench/cluster/schedulers/accounting.h"
 #include "bench/sweep/command_words.h"
 #include "bench/sweep/results/resultsdir.h"
 #include "bench/sweep/results/store.h"

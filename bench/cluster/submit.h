@@ -6,7 +6,7 @@
 // All state is in the results directory (jobs.h): this process can be killed at any moment and started again,
 // and several may run at a time. The jobs continue without it.
 #pragma once
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/run/runner.h"
 
 namespace isobar {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <sstream>
 
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/command_words.h"
 #include "model/base/error.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cluster/mpiexec.h"
+#include "bench/cluster/schedulers/mpiexec.h"
 #include "model/base/system/program.h"
 #include "model/comm/comm.h"
 

@@ -1,6 +1,6 @@
 // Schedulers with partial, malformed or missing answers, played by scripts in PATH: a job counts as over only
 // where its scheduler says so of it alone, and unreadable answers are reported.
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 
 #include <algorithm>
 #include <random>

@@ -8,7 +8,7 @@
 
 #include "bench/cluster/cluster.h"
 #include "bench/cluster/placement.h"
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "model/base/error.h"
 #include "model/base/text/yaml.h"
 #include "tests/paths.h"

@@ -2,10 +2,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/cluster/accounting.h"
 #include "bench/cluster/cluster.h"
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/preflight.h"
+#include "bench/cluster/schedulers/accounting.h"
 #include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
 #include "model/engine/liveness/run_dir.h"

@@ -1,4 +1,4 @@
-#include "bench/cluster/accounting.h"
+#include "bench/cluster/schedulers/accounting.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/run/runner.h"
 
 namespace isobar {

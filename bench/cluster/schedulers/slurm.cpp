@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "bench/cluster/command.h"
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "model/base/error.h"
 
 namespace isobar {

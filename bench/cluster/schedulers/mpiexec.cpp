@@ -1,4 +1,4 @@
-#include "bench/cluster/mpiexec.h"
+#include "bench/cluster/schedulers/mpiexec.h"
 
 #include <set>
 

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "bench/cluster/command.h"
-#include "bench/cluster/scheduler.h"
+#include "bench/cluster/schedulers/scheduler.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
