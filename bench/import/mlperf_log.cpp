@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/import/training_log.h"
-#include "bench/logs/json_line.h"
+#include "bench/logs/forms/json_line.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/import/training_log.h"
-#include "bench/logs/line_form.h"
+#include "bench/logs/forms/line_form.h"
 #include "bench/logs/log_text.h"
 #include "model/base/text/yaml.h"
 

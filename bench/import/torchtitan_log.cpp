@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/import/training_log.h"
-#include "bench/logs/line_form.h"
+#include "bench/logs/forms/line_form.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "bench/logs/bars.h"
-#include "bench/logs/epoch_lines.h"
-#include "bench/logs/free_line.h"
-#include "bench/logs/json_line.h"
-#include "bench/logs/line_form.h"
+#include "bench/logs/forms/bars.h"
+#include "bench/logs/forms/epoch_lines.h"
+#include "bench/logs/forms/free_line.h"
+#include "bench/logs/forms/json_line.h"
+#include "bench/logs/forms/line_form.h"
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 

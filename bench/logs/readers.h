@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/logs/own_line.h"
+#include "bench/logs/forms/own_line.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "bench/logs/epoch_lines.h"
+#include "bench/logs/forms/epoch_lines.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "bench/logs/line_form.h"
+#include "bench/logs/forms/line_form.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "bench/logs/free_line.h"
+#include "bench/logs/forms/free_line.h"
 
 #include <algorithm>
 #include <array>

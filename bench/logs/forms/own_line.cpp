@@ -1,4 +1,4 @@
-#include "bench/logs/own_line.h"
+#include "bench/logs/forms/own_line.h"
 
 #include <regex.h>
 

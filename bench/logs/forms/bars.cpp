@@ -1,4 +1,4 @@
-#include "bench/logs/bars.h"
+#include "bench/logs/forms/bars.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "bench/logs/json_line.h"
+#include "bench/logs/forms/json_line.h"
 
 #include <cmath>
 
