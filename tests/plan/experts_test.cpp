@@ -9,7 +9,7 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/base/net_specs/experts.h"
+#include "model/base/net_specs/parts/experts.h"
 #include "model/nets/build.h"
 #include "model/plan/operands.h"
 #include "model/plan/work.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/net_specs/resolutions.h"
+#include "model/base/net_specs/parts/resolutions.h"
 
 namespace isobar {
 

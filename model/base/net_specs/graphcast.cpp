@@ -1,6 +1,6 @@
 #include "model/base/net_specs/graphcast.h"
 
-#include "model/base/net_specs/graph_keys.h"
+#include "model/base/net_specs/parts/graph_keys.h"
 #include "model/base/spec/spec_check.h"
 
 namespace isobar {

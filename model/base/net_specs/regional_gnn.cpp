@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "model/base/net_specs/graph_keys.h"
+#include "model/base/net_specs/parts/graph_keys.h"
 #include "model/base/spec/spec_check.h"
 
 namespace isobar {

@@ -1,6 +1,6 @@
 // A 2-D Swin U-Net.
 #pragma once
-#include "model/base/net_specs/resolutions.h"
+#include "model/base/net_specs/parts/resolutions.h"
 
 namespace isobar {
 

@@ -1,6 +1,6 @@
 #include "model/base/net_specs/unet.h"
 
-#include "model/base/net_specs/blocks.h"
+#include "model/base/net_specs/parts/blocks.h"
 
 namespace isobar {
 

@@ -13,12 +13,12 @@
 #include "model/base/net_specs/aurora.h"
 #include "model/base/net_specs/graphcast.h"
 #include "model/base/net_specs/mlp.h"
+#include "model/base/net_specs/parts/words.h"
 #include "model/base/net_specs/regional_gnn.h"
 #include "model/base/net_specs/swin.h"
 #include "model/base/net_specs/traced.h"
 #include "model/base/net_specs/unet.h"
 #include "model/base/net_specs/vit.h"
-#include "model/base/net_specs/words.h"
 
 namespace isobar {
 

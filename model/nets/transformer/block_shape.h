@@ -4,7 +4,7 @@
 #include <string>
 
 #include "model/base/dtype.h"
-#include "model/base/net_specs/latent.h"
+#include "model/base/net_specs/parts/latent.h"
 #include "model/base/spec/settings.h"
 #include "model/plan/op.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/net_specs/experts.h"
+#include "model/base/net_specs/parts/experts.h"
 #include "model/nets/declare.h"
 
 namespace isobar {

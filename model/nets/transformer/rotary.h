@@ -1,10 +1,10 @@
-// The angles of rotary position embedding (base/net_specs/rotary.h).
+// The angles of rotary position embedding (base/net_specs/parts/rotary.h).
 //
 //   shape.rotary = rotary_table(b, {.theta = 500000}, 128, at.runs());
 #pragma once
 #include <vector>
 
-#include "model/base/net_specs/words.h"
+#include "model/base/net_specs/parts/words.h"
 #include "model/plan/builder.h"
 
 namespace isobar {

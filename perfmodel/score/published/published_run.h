@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/net_specs/latent.h"
+#include "model/base/net_specs/parts/latent.h"
 #include "model/base/spec/settings.h"
 #include "model/base/text/csv_table.h"
 #include "perfmodel/machine/engine.h"

@@ -2,10 +2,10 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/net_specs/experts.h"
-#include "model/base/net_specs/latent.h"
 #include "model/base/net_specs/net_answers.h"
-#include "model/base/net_specs/rotary.h"
+#include "model/base/net_specs/parts/experts.h"
+#include "model/base/net_specs/parts/latent.h"
+#include "model/base/net_specs/parts/rotary.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "model/base/net_specs/rotary.h"
+#include "model/base/net_specs/parts/rotary.h"
 
 #include <string>
 

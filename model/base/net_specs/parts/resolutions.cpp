@@ -1,4 +1,4 @@
-#include "model/base/net_specs/resolutions.h"
+#include "model/base/net_specs/parts/resolutions.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "model/base/net_specs/latent.h"
+#include "model/base/net_specs/parts/latent.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "model/base/net_specs/experts.h"
+#include "model/base/net_specs/parts/experts.h"
 
 #include <string>
 
