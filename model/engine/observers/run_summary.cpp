@@ -1,6 +1,6 @@
 #include "model/engine/executor.h"
 #include "model/engine/observers/observers.h"
-#include "model/engine/summary.h"
+#include "model/engine/output/summary.h"
 
 namespace isobar {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "model/engine/executor.h"
 #include "model/engine/observers/observers.h"
-#include "model/engine/run_text.h"
+#include "model/engine/output/run_text.h"
 #include "model/nets/build.h"
 
 namespace isobar {

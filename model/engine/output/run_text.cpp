@@ -1,4 +1,4 @@
-#include "model/engine/run_text.h"
+#include "model/engine/output/run_text.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "model/engine/announcement.h"
+#include "model/engine/output/announcement.h"
 
 #include <cstdio>
 
@@ -6,8 +6,8 @@
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
-#include "model/engine/run_text.h"
-#include "model/engine/summary.h"
+#include "model/engine/output/run_text.h"
+#include "model/engine/output/summary.h"
 #include "model/inference/channel_loss.h"
 
 namespace isobar {

@@ -1,4 +1,4 @@
-#include "model/engine/summary.h"
+#include "model/engine/output/summary.h"
 
 #include <map>
 #include <utility>
