@@ -9,7 +9,7 @@
 #include "model/inference/one_rank.h"
 #include "model/inference/weights/sharded_safetensors.h"
 #include "model/nets/build.h"
-#include "model/nets/published.h"
+#include "model/nets/published/published.h"
 #include "model/nets/transformer/adapter.h"
 
 namespace isobar {

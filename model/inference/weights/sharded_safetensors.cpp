@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
-#include "model/nets/published.h"
+#include "model/nets/published/published.h"
 
 namespace isobar {
 namespace {

@@ -2,7 +2,7 @@
 // embedding. Its first files have one weight for all variables, also of the heads [points, variables, D], in
 // those nets' order of variables.
 #pragma once
-#include "model/nets/published.h"
+#include "model/nets/published/published.h"
 
 namespace isobar {
 

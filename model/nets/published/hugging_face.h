@@ -1,11 +1,11 @@
 // Names and shapes of the weights of GPT-2, Llama, Mixtral and DeepSeekMoE in Hugging Face's transformers;
 // config.json: base/names/hugging_face_config.h.
 //
-//   published_form(spec.net, plan.tensors)                    // nets/published.h, for the weights
+//   published_form(spec.net, plan.tensors)                    // nets/published/published.h, for the weights
 //
 // transformers turns a head's halves by its rotary positions, as we do, so queries and keys keep their order.
 #pragma once
-#include "model/nets/published.h"
+#include "model/nets/published/published.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "model/nets/hugging_face.h"
+#include "model/nets/published/hugging_face.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "model/nets/published.h"
+#include "model/nets/published/published.h"
 
 namespace isobar {
 
