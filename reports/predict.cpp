@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/device.h"

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "model/trace/chrome.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"

@@ -7,7 +7,7 @@
 #include "bench/import/kineto_trace.h"
 #include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar {
 namespace {

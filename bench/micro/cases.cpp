@@ -20,7 +20,7 @@
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "model/plan/builder.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar {
 

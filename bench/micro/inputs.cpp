@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "model/base/rng.h"
-#include "model/plan/op_table.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

@@ -15,7 +15,7 @@
 #include "model/engine/host/host.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {

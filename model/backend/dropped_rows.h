@@ -7,7 +7,7 @@
 #pragma once
 #include <algorithm>
 
-#include "model/plan/attrs.h"
+#include "model/plan/ops/attrs.h"
 
 namespace isobar {
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "model/backend/backend.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 

@@ -21,7 +21,7 @@
 #include "model/comm/pause.h"
 #include "model/comm/yielding.h"
 #include "model/plan/link.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

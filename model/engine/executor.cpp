@@ -6,7 +6,7 @@
 
 #include "model/base/spec/spec.h"
 #include "model/base/system/denormals.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

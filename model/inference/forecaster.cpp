@@ -13,7 +13,7 @@
 #include "model/nets/build.h"
 #include "model/nets/graph/regional_gnn.h"
 #include "model/nets/points.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

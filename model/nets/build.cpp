@@ -11,8 +11,8 @@
 #include "model/nets/transformer/adapter.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
-#include "model/plan/operands.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/operands.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

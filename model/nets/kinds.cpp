@@ -16,7 +16,7 @@
 #include "model/nets/swin/swin.h"
 #include "model/nets/traced/traced.h"
 #include "model/nets/transformer/transformer.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 
 namespace isobar {
 namespace {

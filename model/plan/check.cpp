@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "model/plan/link.h"
-#include "model/plan/op_table.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

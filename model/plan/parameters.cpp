@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar {

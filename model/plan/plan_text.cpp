@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "model/base/text/hash.h"
+#include "model/plan/ops/work.h"
 #include "model/plan/plan.h"
-#include "model/plan/work.h"
 
 namespace isobar {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar {
 

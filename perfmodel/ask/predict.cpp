@@ -10,7 +10,7 @@
 #include "model/nets/build.h"
 #include "model/nets/layout/plan_size.h"
 #include "model/plan/layout.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/step/cost.h"

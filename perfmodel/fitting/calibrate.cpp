@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/statistics.h"

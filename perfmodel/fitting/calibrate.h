@@ -10,7 +10,7 @@
 // f32 or bf16, and the rest of the name is free. Counters, all of ONE iteration (plain numbers, not rates):
 //
 //   ops: all kinds: ops an iteration runs (default 1)
-//   flops, vector_flops, bytes: of Work (model/plan/work.h), all ops of the iteration
+//   flops, vector_flops, bytes: of Work (model/plan/ops/work.h), all ops of the iteration
 //   wire_bytes, messages: all_reduce: of Work; lockstep: of all transfers of a step
 //   compute_s: lockstep: seconds of its ops, mean over ranks
 //   bytes, samples: read_*: of fields that are made or read, input and target

@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/nets/layout/plan_size.h"
 #include "model/nets/parts.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/expert_imbalance.h"

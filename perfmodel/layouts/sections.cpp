@@ -14,7 +14,7 @@
 #include "model/nets/build.h"
 #include "model/nets/graph/graph_cut.h"
 #include "model/nets/parts.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/shapes.h"

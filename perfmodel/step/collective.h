@@ -9,7 +9,7 @@
 // 2009): all bytes twice, in 2 log2(hosts) steps. In-switch reduction (NVLS) sends the bytes once, times 1.3
 // by the 8-GPU rows of published nccl-tests.
 #pragma once
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 #include "perfmodel/machine/coefficient.h"
 
 namespace isobar {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "model/base/system/team.h"
-#include "model/plan/op_table.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/operands.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {

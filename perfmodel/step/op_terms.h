@@ -3,8 +3,8 @@
 //   Counts n = count_op(op, plan, cache_share, where);   // a few entries of (coefficient, amount)
 //   double s = op_seconds(shape_of(op, plan, where), rates, where, cache_share);
 #pragma once
+#include "model/plan/ops/work.h"
 #include "model/plan/plan.h"
-#include "model/plan/work.h"
 #include "perfmodel/step/collective.h"
 #include "perfmodel/step/conditions.h"
 

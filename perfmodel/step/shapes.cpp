@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/step/op_terms.h"
 
 namespace isobar {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "model/base/spec/spec.h"
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 #include "perfmodel/step/conditions.h"
 
 namespace isobar {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/step/op_terms.h"
 
 namespace isobar {

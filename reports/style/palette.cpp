@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 
 namespace isobar::palette {
 namespace {

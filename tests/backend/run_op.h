@@ -10,7 +10,7 @@
 
 #include "model/backend/backend.h"
 #include "model/plan/builder.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "tests/backend/op_case.h"
 
 namespace isobar::testing {

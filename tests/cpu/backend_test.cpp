@@ -4,7 +4,7 @@
 #include <omp.h>
 
 #include "model/base/latitude.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {

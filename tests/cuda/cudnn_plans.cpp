@@ -26,7 +26,7 @@
 #include "model/backend/cuda/runtime/device.h"
 #include "model/base/system/files.h"
 #include "model/nets/build.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 #include "tests/cuda/attention_shapes.h"
 #include "tests/cuda/shipped.h"
 #include "tests/paths.h"

@@ -13,7 +13,7 @@
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/stream_order.h"
 #include "model/nets/build.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include "model/base/spec/spec.h"
 #include "model/nets/build.h"
 #include "model/plan/link.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
@@ -169,7 +169,7 @@ inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
 
 struct PlannedCalls {  // of one rank's plan, with invocations run `times` times
   std::vector<Channel> channels;
-  double wire_bytes = 0;  // of one run, by model/plan/work.h
+  double wire_bytes = 0;  // of one run, by model/plan/ops/work.h
 };
 
 inline PlannedCalls said(const Plan& plan,

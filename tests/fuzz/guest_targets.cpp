@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/data/tables/tokenizer.h"
 #include "model/inference/weights/sharded_safetensors.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "model/records/event_file.h"
 #include "tests/fuzz/fuzz.h"
 

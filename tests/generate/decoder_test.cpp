@@ -10,7 +10,7 @@
 #include "model/inference/one_rank.h"
 #include "model/inference/weights/params.h"
 #include "model/nets/build.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 #include "tests/engine/command.h"
 #include "tests/engine/nets.h"
 #include "tests/paths.h"

@@ -15,7 +15,7 @@
 #include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 

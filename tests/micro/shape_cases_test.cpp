@@ -5,7 +5,7 @@
 
 #include "bench/micro/cases.h"
 #include "model/nets/build.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 

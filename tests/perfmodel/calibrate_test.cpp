@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
 #include "tests/paths.h"

@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "model/nets/build.h"
-#include "model/plan/op_table.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/fitting/fit.h"

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/machine/device.h"

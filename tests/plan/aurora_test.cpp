@@ -8,7 +8,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/parts.h"
 #include "model/nets/windows/bands.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/paths.h"
 #include "tests/plan/windows.h"
 

@@ -6,7 +6,7 @@
 
 #include "model/plan/builder.h"
 #include "model/plan/link.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

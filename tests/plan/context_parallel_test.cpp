@@ -4,7 +4,7 @@
 
 #include "model/base/error.h"
 #include "model/plan/layout.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

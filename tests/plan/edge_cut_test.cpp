@@ -11,7 +11,7 @@
 #include "model/nets/build.h"
 #include "model/nets/graph/globe_graph.h"
 #include "model/plan/layout.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

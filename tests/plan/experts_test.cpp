@@ -11,8 +11,8 @@
 #include "model/base/error.h"
 #include "model/base/net_specs/parts/experts.h"
 #include "model/nets/build.h"
-#include "model/plan/operands.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/operands.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

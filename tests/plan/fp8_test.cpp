@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

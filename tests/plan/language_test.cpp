@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/transformer/rotary.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

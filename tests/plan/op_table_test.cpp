@@ -1,5 +1,5 @@
 // The rows of op_kind.h: names, operands and back ends of every kind.
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

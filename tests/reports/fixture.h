@@ -16,7 +16,7 @@
 #include "model/base/spec/spec.h"
 #include "model/base/system/files.h"
 #include "model/nets/build.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "model/records/advice.h"
 #include "model/records/result_file.h"
 

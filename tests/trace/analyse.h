@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "model/plan/link.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "model/trace/span.h"
 
 namespace isobar {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "tests/trace/fixture.h"
 
 namespace isobar {

@@ -19,7 +19,7 @@
 #include "model/nets/parts.h"
 #include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "reports/figures/graph_picture.h"
 
 namespace isobar {

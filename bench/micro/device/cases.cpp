@@ -12,7 +12,7 @@
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/nets/build.h"
 #include "model/plan/builder.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 #include "perfmodel/fitting/calibrate.h"
 
 namespace isobar {

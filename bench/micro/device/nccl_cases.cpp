@@ -9,8 +9,8 @@
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/plan/builder.h"
 #include "model/plan/link.h"
-#include "model/plan/operands.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/operands.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

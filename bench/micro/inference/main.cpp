@@ -22,7 +22,7 @@
 #include "model/inference/weights/checkpoint.h"
 #include "model/inference/weights/params.h"
 #include "model/nets/build.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

@@ -25,8 +25,8 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/engine/host/host.h"
-#include "model/plan/op_table.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 namespace {

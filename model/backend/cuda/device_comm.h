@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "model/base/dtype.h"
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar::cuda {
 

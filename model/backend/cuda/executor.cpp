@@ -1,5 +1,5 @@
 #include "model/backend/cuda/executor.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 #include <sched.h>
 #include <time.h>

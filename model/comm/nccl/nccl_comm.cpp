@@ -14,7 +14,7 @@
 #include "model/backend/cuda/runtime/device.h"
 #include "model/backend/cuda/runtime/library.h"
 #include "model/comm/transfers.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

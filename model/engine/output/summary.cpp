@@ -7,7 +7,7 @@
 #include "model/base/text/hash.h"
 #include "model/engine/host/host.h"
 #include "model/nets/build.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 

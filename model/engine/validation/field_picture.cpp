@@ -9,7 +9,7 @@
 
 #include "model/base/dtype.h"
 #include "model/plan/layout.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

@@ -6,7 +6,7 @@
 #include "model/base/dtype.h"
 #include "model/base/net_specs/parts/latent.h"
 #include "model/base/spec/settings.h"
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar {
 

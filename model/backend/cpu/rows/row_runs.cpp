@@ -4,7 +4,7 @@
 #include <map>
 
 #include "model/backend/cpu/isa/kernels.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/plan/link.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "model/backend/cuda/libraries/gemm.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar::cuda {
 

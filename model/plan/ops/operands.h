@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "model/plan/op.h"
+#include "model/plan/ops/op.h"
 
 namespace isobar {
 

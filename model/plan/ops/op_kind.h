@@ -9,8 +9,8 @@
 #include <iterator>
 #include <string_view>
 
-#include "model/plan/attrs.h"
-#include "model/plan/special_work.h"
+#include "model/plan/ops/attrs.h"
+#include "model/plan/ops/special_work.h"
 
 namespace isobar {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar {
 

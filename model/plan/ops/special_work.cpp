@@ -1,11 +1,11 @@
-#include "model/plan/special_work.h"
+#include "model/plan/ops/special_work.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "model/plan/link.h"
-#include "model/plan/operands.h"
-#include "model/plan/work.h"
+#include "model/plan/ops/operands.h"
+#include "model/plan/ops/work.h"
 
 namespace isobar::special {
 namespace {

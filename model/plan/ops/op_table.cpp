@@ -1,4 +1,4 @@
-#include "model/plan/op_table.h"
+#include "model/plan/ops/op_table.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
-#include "model/plan/work.h"
+#include "model/plan/ops/work.h"
 
-#include "model/plan/op_table.h"
-#include "model/plan/operands.h"
+#include "model/plan/ops/op_table.h"
+#include "model/plan/ops/operands.h"
 
 namespace isobar {
 

@@ -17,7 +17,7 @@
 #include "model/base/activation.h"
 #include "model/base/spec/settings.h"
 #include "model/base/token_runs.h"
-#include "model/plan/price_class.h"
+#include "model/plan/ops/price_class.h"
 
 namespace isobar {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/base/dtype.h"
-#include "model/plan/op_kind.h"
+#include "model/plan/ops/op_kind.h"
 
 namespace isobar {
 
