@@ -5,7 +5,7 @@
 
 #include "model/base/system/files.h"
 #include "model/records/curves.h"
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 #include "model/records/naming.h"
 
 namespace isobar {

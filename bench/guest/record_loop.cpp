@@ -17,7 +17,7 @@
 #include "bench/sweep/run/failure_words.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 namespace {

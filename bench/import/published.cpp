@@ -4,7 +4,7 @@
 #include "bench/import/import.h"
 #include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 #include "perfmodel/score/published/published_spec.h"
 
 namespace isobar {

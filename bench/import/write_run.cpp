@@ -1,7 +1,7 @@
 #include "bench/import/import.h"
 #include "bench/sweep/results/trials.h"
 #include "model/base/system/files.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 

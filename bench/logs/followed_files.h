@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/logs/quantities.h"
-#include "model/records/event_reader.h"
+#include "model/records/files/event_reader.h"
 
 namespace isobar {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/records/fields.h"
+#include "model/records/files/fields.h"
 
 namespace isobar {
 

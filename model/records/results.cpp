@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 #include "model/records/advice.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 namespace {

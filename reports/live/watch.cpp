@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/base/system/shared_files.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 #include "model/records/trial_id.h"
 #include "reports/style/terminal.h"
 #include "reports/tables/tables.h"

@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/spec/spec.h"
 #include "model/base/step_stats.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 #include "reports/style/terminal.h"
 #include "reports/tables/tables.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 #include "tests/engine/layouts.h"
 #include "tests/engine/ocean.h"
 

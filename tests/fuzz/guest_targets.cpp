@@ -9,7 +9,7 @@
 #include "model/data/tables/tokenizer.h"
 #include "model/inference/weights/sharded_safetensors.h"
 #include "model/plan/ops/work.h"
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace isobar::fuzz {

@@ -12,7 +12,7 @@
 #include "bench/logs/try_log.h"
 #include "bench/logs/warm_up.h"
 #include "model/base/error.h"
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 
 namespace isobar {
 namespace {

@@ -1,5 +1,5 @@
 // Scalars of event files, as our writer and protocol buffers make them; torn, damaged and random files.
-#include "model/records/event_reader.h"
+#include "model/records/files/event_reader.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <random>
 
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 
 namespace isobar {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "model/base/system/files.h"
-#include "model/records/lines.h"
-#include "model/records/result_file.h"
+#include "model/records/files/lines.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

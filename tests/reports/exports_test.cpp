@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 #include "reports/live/watch.h"
 #include "tests/reports/fixture.h"
 

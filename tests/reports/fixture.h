@@ -18,7 +18,7 @@
 #include "model/nets/build.h"
 #include "model/plan/ops/work.h"
 #include "model/records/advice.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 

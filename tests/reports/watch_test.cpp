@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "model/base/error.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 #include "reports/live/watch_run.h"
 #include "reports/style/terminal.h"
 

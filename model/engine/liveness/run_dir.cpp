@@ -8,7 +8,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/inference/weights/open_checkpoint.h"
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 namespace isobar {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/engine/observers/observers.h"
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 
 namespace isobar {
 namespace {

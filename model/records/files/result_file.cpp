@@ -1,11 +1,11 @@
-#include "model/records/result_file.h"
+#include "model/records/files/result_file.h"
 
 #include <algorithm>
 
 #include "model/base/system/files.h"
 #include "model/base/system/shared_files.h"
 #include "model/base/text/json.h"
-#include "model/records/lines.h"
+#include "model/records/files/lines.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "model/records/lines.h"
+#include "model/records/files/lines.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 
 #include <array>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "model/records/event_reader.h"
+#include "model/records/files/event_reader.h"
 
 #include <cstring>
 #include <fstream>
 
-#include "model/records/event_file.h"
+#include "model/records/files/event_file.h"
 
 namespace isobar {
 namespace {
