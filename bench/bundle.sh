@@ -66,14 +66,15 @@ bundle() {
   local mpi="$1" build="$2" name="isobar-$VERSION-$1" dir
   dir="$OUT/$name"
   rm -rf "$dir" "$dir.tar.gz"
-  mkdir -p "$dir"/{bin,lib,licences,reports}
+  mkdir -p "$dir"/{bin,lib,licences,reports/scripts}
   install -m 755 "$build/isobar" "$dir/bin/isobar"
   strip --strip-debug "$dir/bin/isobar"
   gather "$build/isobar" "$dir"
   patchelf --set-rpath "\$ORIGIN/../lib" "$dir/bin/isobar"
   if [[ "$mpi" == mpich ]]; then name_mpich "$dir"; fi
   git ls-files configs | cpio -pdm --quiet "$dir"
-  install -m 644 reports/render.py reports/*.js "$dir/reports/"
+  install -m 644 reports/render.py "$dir/reports/"
+  install -m 644 reports/scripts/*.js "$dir/reports/scripts/"
   install -m 755 bench/site/check.sh "$dir/check.sh"
   {
     echo "mpi=$mpi"

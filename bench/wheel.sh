@@ -17,7 +17,7 @@ WHEEL_TAG="py3-none-manylinux_2_28_$(uname -m)"  # older ones have no Python tha
 # fill DIR PROGRAM: the program, its libraries and what it reads, in the folder of the package
 fill() {
   local dir="$1" program="$2"
-  mkdir -p "$dir"/{bin,lib,licences,reports}
+  mkdir -p "$dir"/{bin,lib,licences,reports/scripts}
   install -m 755 "$program" "$dir/bin/isobar-bin"
   strip --strip-debug "$dir/bin/isobar-bin"
   gather "$program" "$dir"
@@ -29,7 +29,8 @@ fill() {
   chmod 755 "$dir/bin/isobar"
   carry_glibc "$dir"
   git ls-files configs | cpio -pdm --quiet "$dir"
-  install -m 644 reports/render.py reports/*.js "$dir/reports/"
+  install -m 644 reports/render.py "$dir/reports/"
+  install -m 644 reports/scripts/*.js "$dir/reports/scripts/"
 }
 
 # carry_glibc DIR: this machine's glibc, for machines with an older one

@@ -71,7 +71,7 @@ def fill(out, drawings):
 
     page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)
     library, library_hash = script(bundle())
-    parts = [pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8") for name in PAGE]
+    parts = [(pathlib.Path(__file__).parent / "scripts" / name).read_text(encoding="utf-8") for name in PAGE]
     own, own_hash = script("\n".join(parts))
     policy = (
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '

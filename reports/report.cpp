@@ -67,9 +67,9 @@ std::string vega_bundle(const fs::path& python, std::string* missing) {
 }
 
 std::string script_of_page(const std::string& name) {
-  const fs::path file = file_of_program("reports/" + name);
+  const fs::path file = file_of_program("reports/scripts/" + name);
   if (file.empty())
-    throw ConfigError("reports/" + name, "", "is not beside the program", "install isobar whole");
+    throw ConfigError("reports/scripts/" + name, "", "is not beside the program", "install isobar whole");
   return read_file(file);
 }
 

@@ -11,5 +11,6 @@ if(NOT _above_build STREQUAL CMAKE_SOURCE_DIR AND NOT EXISTS ${CMAKE_BINARY_DIR}
 endif()
 install(TARGETS isobar RUNTIME COMPONENT command)
 install(DIRECTORY configs DESTINATION share/isobar COMPONENT command)
-install(FILES reports/render.py reports/page.js reports/page_spec.js reports/page_tables.js reports/live.js reports/perfetto.js DESTINATION share/isobar/reports COMPONENT command)
+install(FILES reports/render.py DESTINATION share/isobar/reports COMPONENT command)
+install(DIRECTORY reports/scripts DESTINATION share/isobar/reports COMPONENT command)
 install(FILES bench/import/torch_graph.py bench/import/torch_parts.py bench/import/torch_record.py DESTINATION share/isobar/bench/import COMPONENT command)

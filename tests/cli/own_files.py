@@ -32,8 +32,8 @@ BAIT_PROGRAMS = (".venv-reports/bin/python", ".venv-reports/bin/python3", "pytho
                  "sbatch", "squeue", "sinfo", "scontrol", "qsub", "qstat", "isobar", "sh", "bash", "env", "ssh")  # fmt: skip
 BAIT_MODULES = ("sitecustomize.py", "usercustomize.py", "vl_convert.py", "vl_convert/__init__.py", "json.py", "argparse.py",
                 "base64.py", "pathlib.py", "torch.py", "numpy.py", "zipfile.py")  # fmt: skip
-BAIT_FILES = ("reports/render.py", "reports/page.js", "reports/page_spec.js", "reports/page_tables.js", "reports/live.js",
-              "reports/perfetto.js", "render.py", "page.js", "live.js", "perfetto.js", "vega.js",
+BAIT_FILES = ("reports/render.py", "reports/scripts/page.js", "reports/scripts/page_spec.js", "reports/scripts/page_tables.js",
+              "reports/scripts/live.js", "reports/scripts/perfetto.js", "render.py", "page.js", "live.js", "perfetto.js", "vega.js",
               "share/isobar/reports/render.py", "share/isobar/configs/machines/perlmutter.yaml", "configs/machines/perlmutter.yaml",
               "configs/machines/dgx-a100.yaml", "configs/engines/megatron.yaml", "configs/published/runs.csv", ".ncrc", ".daprc", ".dodsrc",
               "isobar.yaml", "isobar.json", ".isobar", ".isobarrc", "config.yaml", "machine.yaml", "sweep.yaml", "pyvenv.cfg",
@@ -215,9 +215,8 @@ def stand_of_copy(kind, args, folder):
     if shutil.which("patchelf"):
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/../lib", prefix / "bin/isobar"], check=True)
     shutil.copytree(SOURCE / "configs", prefix / "configs")
-    (prefix / "reports").mkdir()
-    for file in (SOURCE / "reports/render.py", *(SOURCE / "reports").glob("*.js")):
-        shutil.copy2(file, prefix / "reports")
+    shutil.copytree(SOURCE / "reports/scripts", prefix / "reports/scripts")
+    shutil.copy2(SOURCE / "reports/render.py", prefix / "reports")
     return prefix / "bin/isobar", prefix
 
 
