@@ -1,11 +1,11 @@
 // run.attention: which kernels it chooses, and an op through the back end by ours for Hopper.
-#include "model/backend/cuda/kernels/attention_choice.h"
+#include "model/backend/cuda/kernels/attention/attention_choice.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "model/backend/cuda/cuda_backend.h"
-#include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/attention/attention_path.h"
 #include "model/backend/cuda/kernels/hopper/attention.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/builder.h"

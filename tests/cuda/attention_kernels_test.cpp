@@ -1,8 +1,8 @@
 // Our own attention kernels, scalar, on tensor cores and for few tokens, against softmax in double.
 #include <span>
 
-#include "model/backend/cuda/kernels/attention_few.h"
-#include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/attention/attention_few.h"
+#include "model/backend/cuda/kernels/attention/attention_path.h"
 #include "tests/cuda/attention_problem.h"
 
 namespace isobar::cuda::testing {

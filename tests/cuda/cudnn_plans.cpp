@@ -4,7 +4,7 @@
 // need a process of their own. Plans are made by CudnnAttention, as in a run.
 //
 // A sample adds the same bytes each, so what is asked for many samples gives the bytes of every batch.
-// Answers of several versions are kept in kernels/cudnn_workspaces.inc. To ask about new shapes, or another
+// Answers of several versions are kept in kernels/attention/cudnn_workspaces.inc. To ask about new shapes, or another
 // version (add it to kCudnnAsked first):
 //
 //   ISOBAR_FILL_PLANS=1 build/test_cudnn_plans --gtest_filter='*Asked*Table*' && git diff model
@@ -20,7 +20,7 @@
 #include <map>
 #include <random>
 
-#include "model/backend/cuda/kernels/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/runtime/device.h"
@@ -116,7 +116,7 @@ class Table {
     std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.version < b.version; });
   }
   void write() const {
-    std::ofstream out(source_dir() + "/model/backend/cuda/kernels/cudnn_workspaces.inc");
+    std::ofstream out(source_dir() + "/model/backend/cuda/kernels/attention/cudnn_workspaces.inc");
     out << "// Written by tests/cuda/cudnn_plans.cpp. A row: the GPU's capability and cuDNN's version; "
            "causal,\n"
            "// deterministic; heads, heads of keys, queries, keys, head size; bytes and bytes a sample (-1, "

@@ -1,7 +1,7 @@
 """What the CUDA compiler made of the kernels: no spills, wide memory accesses, and where the matrix units are used.
 
     resources.py --library build/libisobar_model_backend_cuda_kernels.a     # with cuobjdump: what is really linked
-    resources.py --sources model/backend/cuda/kernels/*.cu                  # without: nvcc compiles them again (slower)
+    resources.py --sources model/backend/cuda/kernels/{,attention/}*.cu    # without: nvcc compiles them again (slower)
 
 Checked of every kernel, for every architecture that was compiled for: no stack frame and no local memory, hence no
 spill. With cuobjdump, also of the code for Hopper: kernels that stream through memory load and store 16 bytes at a

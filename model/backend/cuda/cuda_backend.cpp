@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "model/backend/cuda/kernels/attention_few.h"
+#include "model/backend/cuda/kernels/attention/attention_few.h"
 #include "model/backend/cuda/kernels/hopper/attention.h"
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"

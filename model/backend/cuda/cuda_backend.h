@@ -1,5 +1,5 @@
 // Ops on one NVIDIA GPU, each enqueued on a stream: matrix products by cuBLASLt, attention by cuDNN or
-// our own kernels (kernels/attention_path.h), the rest by kernels.h.
+// our own kernels (kernels/attention/attention_path.h), the rest by kernels.h.
 //
 //   CudaBackend backend(plan, arena.data(), host.data(), streams, options);
 //   backend.prepare();                    // algorithms and attention plans: before the arena has data

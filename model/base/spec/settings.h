@@ -58,7 +58,7 @@ enum class RunDevice : uint8_t { cpu, cuda, automatic };
 /// Algorithms of matrix products. heuristic: cuBLASLt's choice, which repeats | timed: the fastest by timing
 enum class GemmChoice : uint8_t { heuristic, timed };
 /// Kernels of attention on Hopper. cudnn: cuDNN's where it takes the shape | own: ours where they do |
-/// automatic ("auto"): the faster on an H200 (backend/cuda/kernels/attention_choice.h)
+/// automatic ("auto"): the faster on an H200 (backend/cuda/kernels/attention/attention_choice.h)
 enum class AttentionChoice : uint8_t { automatic, cudnn, own };
 
 // ---- data and nets ----

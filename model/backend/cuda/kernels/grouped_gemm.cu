@@ -3,7 +3,7 @@
 // fixed order.
 #include <algorithm>
 
-#include "model/backend/cuda/kernels/attention_mma.cuh"
+#include "model/backend/cuda/kernels/attention/attention_mma.cuh"
 
 namespace isobar::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/attention/attention_path.h"
 #include "model/backend/cuda/kernels/cuda_ops.h"
 
 namespace isobar {

@@ -17,7 +17,7 @@
 #include <string>
 #include <tuple>
 
-#include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/attention/attention_path.h"
 
 namespace isobar::cuda {
 

@@ -5,7 +5,7 @@
 // Uses mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulator.h) a plain version
 // gathers the lanes' operands by the same tables.
 #pragma once
-#include "model/backend/cuda/kernels/attention_tile.cuh"
+#include "model/backend/cuda/kernels/attention/attention_tile.cuh"
 
 namespace isobar::cuda {
 

@@ -8,7 +8,7 @@
 // blocks), and the results are sums of products of p and ds with streamed rows.
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_mma.cuh"
+#include "model/backend/cuda/kernels/attention/attention_mma.cuh"
 
 namespace isobar::cuda {
 namespace {

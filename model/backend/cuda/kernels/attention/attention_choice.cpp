@@ -1,4 +1,4 @@
-#include "model/backend/cuda/kernels/attention_choice.h"
+#include "model/backend/cuda/kernels/attention/attention_choice.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/attention/attention_path.h"
 
 #include <algorithm>
 #include <stdexcept>
 
-#include "model/backend/cuda/kernels/attention_choice.h"
-#include "model/backend/cuda/kernels/attention_few.h"
-#include "model/backend/cuda/kernels/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/attention/attention_choice.h"
+#include "model/backend/cuda/kernels/attention/attention_few.h"
+#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
 #include "model/backend/cuda/kernels/hopper/attention.h"
 
 namespace isobar::cuda {

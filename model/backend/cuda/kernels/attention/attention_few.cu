@@ -4,8 +4,8 @@
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o)) scale;  dv = p' do, dk = ds' q, dq = ds k
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_few.h"
-#include "model/backend/cuda/kernels/attention_tile.cuh"
+#include "model/backend/cuda/kernels/attention/attention_few.h"
+#include "model/backend/cuda/kernels/attention/attention_tile.cuh"
 
 namespace isobar::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // keys at a time. For tf32, and for 16-bit shapes, that cuDNN's fused attention does not support.
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_mma.cuh"
+#include "model/backend/cuda/kernels/attention/attention_mma.cuh"
 
 namespace isobar::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // keys at a time. For strict f32, which has no matrix instruction: correct, not fast.
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_tile.cuh"
+#include "model/backend/cuda/kernels/attention/attention_tile.cuh"
 
 namespace isobar::cuda {
 namespace {

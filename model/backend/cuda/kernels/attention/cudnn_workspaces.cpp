@@ -1,4 +1,4 @@
-#include "model/backend/cuda/kernels/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@ CudnnShape shape_of(const Attention& a, int capability) {
 
 const std::vector<CudnnRow>& cudnn_rows() {
   static const std::vector<CudnnRow> rows = {
-#include "model/backend/cuda/kernels/cudnn_workspaces.inc"
+#include "model/backend/cuda/kernels/attention/cudnn_workspaces.inc"
   };
   return rows;
 }
