@@ -88,7 +88,7 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. The emulator (tests/cuda/emulator.h) runs
+/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. The emulator (tests/cuda/emulated/emulator.h) runs
 /// it on the host, with threads taking turns.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,

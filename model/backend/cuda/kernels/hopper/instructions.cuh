@@ -1,7 +1,7 @@
 // Instructions of Hopper (sm_90a) behind plain functions: products of a warpgroup with operands in shared
 // memory (wgmma), tile loads by the copy engine (TMA) that complete on barriers in shared memory (mbarrier),
 // named barriers, and registers moved between warpgroups (setmaxnreg). In the emulator
-// tests/cuda/emulated_hopper.h keeps the same contracts.
+// tests/cuda/emulated/emulated_hopper.h keeps the same contracts.
 //
 //   hopper::begin_products(c);
 //   for (k …) hopper::multiply<T, N, …>(c, a, b, true);   // a, b: descriptors of shared memory

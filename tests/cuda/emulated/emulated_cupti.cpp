@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/cuda/emulator.h"
+#include "tests/cuda/emulated/emulator.h"
 
 extern "C" void isobar_emulator_profile(isobar::emulator::Profiler*);
 

@@ -7,8 +7,8 @@
 #include "model/backend/cuda/libraries/gemm.h"
 #include "model/backend/cuda/runtime/device.h"
 #include "model/backend/cuda/runtime/requirements.h"
-#include "tests/cuda/emulator.h"
-#include "tests/cuda/library_contracts.h"
+#include "tests/cuda/emulated/emulator.h"
+#include "tests/cuda/emulated/library_contracts.h"
 
 namespace isobar::cuda {
 

@@ -17,7 +17,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/cuda/emulator.h"
+#include "tests/cuda/emulated/emulator.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "tests/cuda/emulator.h"
+#include "tests/cuda/emulated/emulator.h"
 
 #include <ucontext.h>
 #include <csetjmp>

@@ -137,4 +137,4 @@ inline float __uint_as_float(unsigned x) {
 }
 using std::isfinite;
 
-#include "tests/cuda/emulated_hopper.h"
+#include "tests/cuda/emulated/emulated_hopper.h"
