@@ -27,8 +27,8 @@
 #include "model/base/system/files.h"
 #include "model/nets/build.h"
 #include "model/plan/ops/operands.h"
-#include "tests/cuda/attention_shapes.h"
-#include "tests/cuda/shipped.h"
+#include "tests/cuda/kernels/attention_shapes.h"
+#include "tests/cuda/kernels/shipped.h"
 #include "tests/paths.h"
 
 namespace isobar::cuda::testing {

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-class DeviceTrace : public testing::TestWithParam<bool> {};
+class DeviceTrace : public ::testing::TestWithParam<bool> {};
 
 TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   const cuda::Devices found = cuda::find_devices();
@@ -70,7 +70,7 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
           << "step " << step << ": nothing ran for " << plan.ops[program.instrs[i].op].path;
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, DeviceTrace, testing::Bool(), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Modes, DeviceTrace, ::testing::Bool(), [](const auto& info) {
   return info.param ? std::string("Graphs") : std::string("Launches");
 });
 

@@ -2,8 +2,8 @@
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
-#include "tests/cuda/attention_shapes.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/attention_shapes.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

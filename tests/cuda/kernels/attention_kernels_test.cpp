@@ -3,7 +3,7 @@
 
 #include "model/backend/cuda/kernels/attention/attention_few.h"
 #include "model/backend/cuda/kernels/attention/attention_path.h"
-#include "tests/cuda/attention_problem.h"
+#include "tests/cuda/kernels/attention_problem.h"
 
 namespace isobar::cuda::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "tests/backend/run_op.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

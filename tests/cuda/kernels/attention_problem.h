@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 // Beside the emulator a card without Hopper's instructions cannot run what is tested.
 #ifdef ISOBAR_EMULATED

@@ -1,6 +1,6 @@
 // Norms, column sums and elementwise passes.
 #include "model/backend/cuda/kernels/workspace.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include "model/backend/cuda/kernels/hopper/attention.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/builder.h"
-#include "tests/cuda/attention_problem.h"
+#include "tests/cuda/kernels/attention_problem.h"
 
 namespace isobar::cuda::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Gathers, segment sums and the norm of messages, against the CPU's.
 #include "model/backend/cuda/kernels/workspace.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

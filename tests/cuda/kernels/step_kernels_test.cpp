@@ -5,7 +5,7 @@
 #include "model/base/latitude.h"
 #include "model/base/loss_sums.h"
 #include "model/plan/plan.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

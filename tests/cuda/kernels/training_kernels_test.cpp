@@ -8,7 +8,7 @@
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/nets/build.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

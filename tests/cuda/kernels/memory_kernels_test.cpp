@@ -1,5 +1,5 @@
 // Device memory, and streams that do not wait for the null stream.
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/kernels/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
-#include "tests/cuda/attention_problem.h"
+#include "tests/cuda/kernels/attention_problem.h"
 
 namespace isobar::cuda::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/nets/build.h"
-#include "tests/cuda/kernel_check.h"
-#include "tests/cuda/shipped.h"
+#include "tests/cuda/kernels/kernel_check.h"
+#include "tests/cuda/kernels/shipped.h"
 
 namespace isobar::cuda::testing {
 namespace {
