@@ -10,8 +10,8 @@
 #include "model/nets/parts.h"
 #include "model/nets/windows/bands.h"
 #include "model/plan/ops/work.h"
+#include "tests/plan/nets/windows.h"
 #include "tests/plan/plans.h"
-#include "tests/plan/windows.h"
 
 namespace isobar {
 namespace {

@@ -10,7 +10,7 @@
 #include "model/nets/windows/bands.h"
 #include "model/plan/ops/work.h"
 #include "tests/paths.h"
-#include "tests/plan/windows.h"
+#include "tests/plan/nets/windows.h"
 
 namespace isobar {
 namespace {

@@ -1,5 +1,5 @@
 // Windows against the published method, and their cut over ranks.
-#include "tests/plan/windows.h"
+#include "tests/plan/nets/windows.h"
 
 #include <gtest/gtest.h>
 
