@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "shell.h"
+#include "tests/cli/shell.h"
 
 namespace isobar {
 namespace {
