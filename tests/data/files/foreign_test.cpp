@@ -289,7 +289,7 @@ TEST_F(Foreign, AttributesOfPackingThatAreNoNumber) {
   refused(n, {"scale_factor 0"});
 }
 
-std::string bytes_of(const std::string& path) {
+std::string file_bytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -297,7 +297,7 @@ std::string bytes_of(const std::string& path) {
 /// Writes `value` (little-endian) `behind` bytes after the begin of `mark` (negative: before it).
 void overwrite(const std::string& path, const std::string& mark, int64_t behind, uint64_t value,
                size_t width) {
-  std::string bytes = bytes_of(path);
+  std::string bytes = file_bytes(path);
   const size_t at = bytes.find(mark);
   ASSERT_NE(at, std::string::npos);
   std::memcpy(&bytes[static_cast<size_t>(static_cast<int64_t>(at) + behind)], &value, width);
@@ -326,7 +326,7 @@ TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
     out.finish();
   }
   EXPECT_EQ(inspect(h)["fields"][0]["name"], "temperature");
-  std::string bytes = bytes_of(h);
+  std::string bytes = file_bytes(h);
   size_t at = bytes.find("GCOL");
   ASSERT_NE(at, std::string::npos);
   for (at += 16; bytes[at] != 0;) {  // header and text of each; number 0 is free space
