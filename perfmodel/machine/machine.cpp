@@ -125,7 +125,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
 
 // Log sigma of the share of a spec sheet's peak that large products reach, if unmeasured: root mean square
 // error, each vendor counted once, of the shares below on the measured chips of configs/machines
-// (tests/perfmodel/unmeasured_test.cpp).
+// (tests/perfmodel/machine/unmeasured_test.cpp).
 constexpr double kUnmeasuredProducts = 0.39;
 
 // Defaults of an accelerator. Products: large ones in published micro-benchmarks (GEMM counts are already

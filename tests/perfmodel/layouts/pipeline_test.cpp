@@ -5,7 +5,7 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/cost.h"
-#include "support.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

@@ -7,8 +7,8 @@
 #include "model/base/error.h"
 #include "model/plan/ops/op_table.h"
 #include "perfmodel/step/cost.h"
-#include "support.h"
 #include "tests/paths.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

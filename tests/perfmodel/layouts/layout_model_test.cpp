@@ -11,7 +11,7 @@
 #include "model/nets/build.h"
 #include "model/plan/layout.h"
 #include "perfmodel/ask/search.h"
-#include "support.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "model/base/error.h"
-#include "support.h"
 #include "tests/paths.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

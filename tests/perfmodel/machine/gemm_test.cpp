@@ -25,7 +25,7 @@ Errors errors_of(const std::string& gpu, int64_t processors) {
   Counts rates{};
   rates[index_of(Coef::gemm_bf16)] = 1;  // tiles and waves only: charged FLOPs
   std::vector<double> ratios;            // charged / measured, each in its own unit
-  for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/gemm_efficiency.csv").rows) {
+  for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/machine/gemm_efficiency.csv").rows) {
     if (row.text("gpu") != gpu) continue;
     OpShape s{.kind = OpKind::gemm,
               .price = PriceClass::product,

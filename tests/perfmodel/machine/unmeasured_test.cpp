@@ -6,8 +6,8 @@
 
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/score/counts/hardware.h"
-#include "support.h"
 #include "tests/paths.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

@@ -10,7 +10,7 @@
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/machine/device.h"
-#include "support.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

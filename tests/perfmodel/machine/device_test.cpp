@@ -8,8 +8,8 @@
 #include "model/base/error.h"
 #include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/referee/holdout.h"
-#include "support.h"
 #include "tests/paths.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {

@@ -13,7 +13,7 @@
 #include "perfmodel/ask/search.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/simulate.h"
-#include "support.h"
+#include "tests/perfmodel/support.h"
 #include "tests/stages.h"
 
 namespace isobar {

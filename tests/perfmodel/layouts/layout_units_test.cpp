@@ -8,7 +8,7 @@
 #include "perfmodel/layouts/layout_waits.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/cost.h"
-#include "support.h"
+#include "tests/perfmodel/support.h"
 
 namespace isobar {
 namespace {
