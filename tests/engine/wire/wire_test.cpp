@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <set>
 
-#include "tests/engine/wire.h"
+#include "tests/engine/wire/wire.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "model/plan/layout.h"
-#include "tests/engine/wire.h"
+#include "tests/engine/wire/wire.h"
 
 namespace isobar {
 namespace {
