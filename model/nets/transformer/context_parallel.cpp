@@ -185,6 +185,14 @@ void AttentionCore::unfused_backward(const std::string& block, const Core& c, co
 
 // ---- allgather ----
 
+// With all keys in the order of samples
+AttentionAttrs AttentionCore::over_all(const Run& queries, int64_t ld_q) const {
+  AttentionAttrs a = attention(n_.tokens, ld_q, 2 * kv_);
+  a.tq = queries.tokens;
+  if (n_.causal) a.token0 = queries.place;
+  return a;
+}
+
 void AttentionCore::allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens * cols;

@@ -12,14 +12,6 @@ std::string numbered(std::string name, int64_t i) {
 
 }  // namespace
 
-// ---- runs of tokens ----
-
-std::vector<AttentionCore::Run> AttentionCore::runs_of(int64_t rank) const {
-  const TokenRuns& held = at_.token_runs[rank];
-  if (held.more == 0) return {{0, held.count, held.first, ""}};
-  return {{0, held.count, held.first, "a"}, {held.count, held.more, held.then, "b"}};
-}
-
 // A causal run of queries sees its own keys and those of earlier runs.
 std::vector<AttentionCore::Pair> AttentionCore::pairs_with(int64_t rank, int64_t step) const {
   std::vector<Pair> out;
@@ -36,65 +28,6 @@ AttentionAttrs AttentionCore::attention(const Pair& pair, int64_t ld_q) const {
   a.token0 = 0;
   return a;
 }
-
-// With all keys in the order of samples
-AttentionAttrs AttentionCore::over_all(const Run& queries, int64_t ld_q) const {
-  AttentionAttrs a = attention(n_.tokens, ld_q, 2 * kv_);
-  a.tq = queries.tokens;
-  if (n_.causal) a.token0 = queries.place;
-  return a;
-}
-
-// False: a rank's rows are in the order of runs as they are.
-bool AttentionCore::runs_apart() const {
-  return at_.batch > 1 && at_.runs().more > 0;
-}
-
-View AttentionCore::of_run(const View& x, const Run& run, int64_t cols) const {
-  return x.slice(at_.batch * run.from * cols, at_.batch * run.tokens * cols);
-}
-
-// The first n columns of this rank's rows
-void AttentionCore::to_runs(const std::string& path, int64_t n, const View& rows, int64_t ld,
-                            const View& runs) {
-  if (!runs_apart()) return columns(path, n, rows, ld, runs, n);
-  for (const Run& r : runs_of(at_.at.cp))
-    copy(numbered(path, r.from > 0 ? 1 : 0),
-         {{at_.batch, r.tokens, 1}, {at_.tokens * ld, ld, 0}, {r.tokens * n, n, 0}, n},
-         rows.slice(r.from * ld, rows.count - r.from * ld), of_run(runs, r, n));
-}
-
-void AttentionCore::from_runs(const std::string& path, int64_t n, const View& runs, const View& rows,
-                              int64_t ld) {
-  if (!runs_apart()) return columns(path, n, runs, n, rows, ld);
-  for (const Run& r : runs_of(at_.at.cp))
-    copy(numbered(path, r.from > 0 ? 1 : 0),
-         {{at_.batch, r.tokens, 1}, {r.tokens * n, n, 0}, {at_.tokens * ld, ld, 0}, n}, of_run(runs, r, n),
-         rows.slice(r.from * ld, rows.count - r.from * ld));
-}
-
-AttentionCore::Queries AttentionCore::queries(const std::string& path, const std::string& name,
-                                              const View& qkv) {
-  if (!runs_apart()) return {part(qkv, 0), qkv_};
-  const Queries q{b_.scratch(name, act_, R_ * width_), width_};
-  to_runs(path + "_pack_q", width_, part(qkv, 0), qkv_, q.x);
-  return q;
-}
-
-View AttentionCore::of_run(const Queries& q, const Run& run) const {
-  const int64_t rows = at_.batch * run.tokens;
-  return q.x.slice(at_.batch * run.from * q.ld, (rows - 1) * q.ld + width_);
-}
-
-// [rows, width] in the order of runs
-View AttentionCore::in_runs(const std::string& path, const std::string& name, const View& rows) {
-  if (!runs_apart()) return rows;
-  const View runs = b_.scratch(name, act_, R_ * width_);
-  to_runs(path, width_, rows, width_, runs);
-  return runs;
-}
-
-// ---- the ring ----
 
 // The rank whose keys and values are here at a step
 int64_t AttentionCore::ring_rank(int64_t step) const {
