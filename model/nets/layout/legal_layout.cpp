@@ -84,7 +84,7 @@ void check_layout(const RunSpec& s) {
                       "leave it out");
   if (s.policy.cp_kind == CpKind::ring) {
     const std::string other = "take policy.cp_kind allgather or ulysses";
-    check.refuse_unless(l.cp == 1 || n.no_ring.empty(), "policy.cp_kind", n.no_ring, other);
+    check.refuse_unless(l.cp == 1 || n.no_runs.empty(), "policy.cp_kind", n.no_runs, other);
     const auto halves = [&](int64_t cp) { return ring_cuts(n, cp); };
     check.refuse_unless(
         halves(l.cp), "layout.cp",

@@ -30,7 +30,7 @@ struct NetLimits {
   std::string no_cp = "";        // likewise context parallelism and its tokens
   std::string no_sequence = "";  // likewise sequence parallelism and its rows
   std::string no_pp = "";        // likewise pipelines and its parts
-  std::string no_ring = "";      // likewise a ring and its attention
+  std::string no_runs = "";      // likewise attention by runs of tokens: rings and zig-zags
   bool attends = true;           // policy.cp_kind distributes its attention
   bool causal = false;           // its queries see earlier tokens alone
   int64_t experts = 0;           // of a block
@@ -62,7 +62,7 @@ inline bool kind_cuts(const NetLimits& n, int64_t cp, CpKind kind) {
   return cp == 1 || n.attends || kind == CpKind::allgather;
 }
 inline bool ring_cuts(const NetLimits& n, int64_t cp) {
-  return cp == 1 || (n.no_ring.empty() && cp * (n.causal ? 2 : 1) <= n.tokens);
+  return cp == 1 || (n.no_runs.empty() && cp * (n.causal ? 2 : 1) <= n.tokens);
 }
 /// Ranks of context parallelism have two runs of a causal sample's tokens each (sharding.h).
 inline bool zig_zags(const NetLimits& n, int64_t cp, CpKind kind) {

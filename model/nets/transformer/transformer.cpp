@@ -229,11 +229,11 @@ NetLimits limits_of(const WordsSpec& n) {
 NetLimits limits_of(const LlamaSpec& n) {
   NetLimits limits = limits_of_blocks(n);
   limits.causal = true;
-  if (n.window() > 0) limits.no_ring = "a ring passes on all keys, and net.sliding_window sees the last ones";
+  if (n.window() > 0) limits.no_runs = "a ring passes on all keys, and net.sliding_window sees the last ones";
   if (!n.has_experts()) return limits;
   limits.experts = n.experts.num_experts;
   if (n.experts.capacity(n.tokens()) > 0)
-    limits.no_ring = "net.expert_capacity_factor takes a sample's first tokens, which a ring deals out";
+    limits.no_runs = "net.expert_capacity_factor takes a sample's first tokens, which a ring deals out";
   if (n.dense_blocks() == 0) limits.tp.pop_back();  // no MLP
   limits.tp.push_back({"an expert's width", n.expert_hidden()});
   return limits;
