@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/busiest_rank.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/simulate.h"

@@ -12,7 +12,7 @@
 #include "model/base/error.h"
 #include "model/base/names/name_pattern.h"
 #include "model/nets/build.h"
-#include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/busiest_rank.h"
 #include "model/nets/parts.h"
 #include "model/plan/ops/operands.h"
 #include "perfmodel/layouts/stage_kinds.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/nets/build.h"
-#include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/busiest_rank.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/layout_fit.h"

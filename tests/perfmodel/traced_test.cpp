@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "model/base/error.h"
-#include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/busiest_rank.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/engine_prices.h"

@@ -7,8 +7,6 @@
 #include "model/nets/graph/globe_graph.h"
 #include "model/nets/graph/globe_mesh.h"
 #include "model/nets/graph/region_graph.h"
-#include "model/nets/layout/legal_layout.h"
-#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -34,24 +32,6 @@ std::vector<CutOfEdges> cut_edges_of(const GraphcastSpec& n, int64_t ranks) {
 std::vector<CutOfEdges> cut_edges_of(const RegionalGnnSpec& n, int64_t ranks) {
   const auto cut = region_cut(n, ranks);
   return {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)};
-}
-
-// Edge updates in a forward pass, by rank
-std::vector<int64_t> updates_of(const GraphcastSpec& n, int64_t ranks) {
-  const auto cut = globe_cut(n, ranks);
-  std::vector<int64_t> out;
-  for (size_t r = 0; r < cut->level.size(); ++r)
-    out.push_back(cut->grid_to_mesh[r].edges + n.num_gnn_layers * cut->level[r].edges +
-                  cut->mesh_to_grid[r].edges);
-  return out;
-}
-
-std::vector<int64_t> updates_of(const RegionalGnnSpec& n, int64_t ranks) {
-  const auto cut = region_cut(n, ranks);
-  std::vector<int64_t> out;
-  for (size_t r = 0; r < cut->intra.size(); ++r)
-    out.push_back(n.num_gnn_layers * (cut->intra[r].edges + cut->boundary[r].edges));
-  return out;
 }
 
 // The net's own partition, and the other if the program has it
@@ -117,6 +97,23 @@ GraphPicture picture(const GraphcastSpec& n, int64_t ranks) {
 
 }  // namespace
 
+std::vector<int64_t> edge_updates(const GraphcastSpec& n, int64_t ranks) {
+  const auto cut = globe_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->level.size(); ++r)
+    out.push_back(cut->grid_to_mesh[r].edges + n.num_gnn_layers * cut->level[r].edges +
+                  cut->mesh_to_grid[r].edges);
+  return out;
+}
+
+std::vector<int64_t> edge_updates(const RegionalGnnSpec& n, int64_t ranks) {
+  const auto cut = region_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->intra.size(); ++r)
+    out.push_back(n.num_gnn_layers * (cut->intra[r].edges + cut->boundary[r].edges));
+  return out;
+}
+
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
   if (ranks == 1) return {};
   return net.visit([&](const auto& n) -> std::vector<GraphCut> {
@@ -124,25 +121,6 @@ std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
       return cuts_by_kind(n, ranks);
     else
       return {};
-  });
-}
-
-int busiest_rank(const RunSpec& spec) {
-  if (spec.layout.cp == 1) return 0;
-  const CpKind kind = spec.policy.cp_kind;
-  if (const NetLimits limits = limits_of(spec.net); limits.causal)
-    return kind == CpKind::ulysses || zig_zags(limits, spec.layout.cp, kind)
-               ? 0
-               : group_of(spec.layout, "cp", 0).back();  // the last tokens see most
-  return spec.net.visit([&](const auto& n) {
-    if constexpr (requires { updates_of(n, spec.layout.cp); }) {
-      const std::vector<int64_t> updates = updates_of(n, spec.layout.cp);
-      return group_of(
-          spec.layout, "cp",
-          0)[static_cast<size_t>(std::max_element(updates.begin(), updates.end()) - updates.begin())];
-    } else {
-      return 0;
-    }
   });
 }
 

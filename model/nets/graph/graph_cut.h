@@ -26,9 +26,9 @@ struct GraphCut {
 /// {}: one rank, or a net without a graph
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks);
 
-/// The busiest rank, on which the others wait, among those that share the first samples on the first stage:
-/// its edges are updated most often in a step, or its queries see most keys; all else is split evenly.
-int busiest_rank(const RunSpec& spec);
+/// Edge updates in a forward pass, by rank
+std::vector<int64_t> edge_updates(const GraphcastSpec& n, int64_t ranks);
+std::vector<int64_t> edge_updates(const RegionalGnnSpec& n, int64_t ranks);
 
 struct GraphPicture {
   struct Node {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/busiest_rank.h"
 #include "model/nets/layout/legal_layout.h"
 #include "perfmodel/ask/search.h"
 #include "perfmodel/layouts/layout_model.h"
