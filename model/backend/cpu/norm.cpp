@@ -97,12 +97,11 @@ void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c
 }
 
 void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
-  const DType act = c.type_in("y"), stream = c.type_in("residual");
-  const auto at = [&](auto* p, DType type, int64_t row) { return p + row * c.a.cols * size_of(type); };
   c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
-    residual_add(rows * c.a.cols, act, at(static_cast<const char*>(c.in("residual")), stream, from),
-                 at(static_cast<const char*>(c.in("y")), act, row),
-                 at(static_cast<char*>(c.out("x")), stream, row), stream);
+    const int64_t n = rows * c.a.cols;
+    const auto part = [&](const View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
+    residual_add(n, c.type_in("y"), part(c.view_in("residual"), from), part(c.view_in("y"), row),
+                 part(c.view_out("x"), row), c.type_in("residual"));
   });
 }
 
