@@ -13,7 +13,8 @@ import pathlib
 import sys
 import tempfile
 
-from torch_packages import FILE, PYTHON, RECORDER, nets_there, record, run
+from packages_there import PYTHON, nets_there
+from torch_packages import FILE, RECORDER, record, run
 
 NETS = ["vit_l", "swin", "gpt2", "llama", "t5", "resnet50", "convnext", "unet"]
 BATCH, WORST = 8, 0.05
@@ -99,9 +100,7 @@ def main():
     parser.add_argument("--nets", nargs="+", default=NETS)
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
-    nets = nets_there()
-    if not nets:
-        return
+    nets = nets_there("package_nets")
     isobar, failed = pathlib.Path(options.isobar).resolve(), False
     with tempfile.TemporaryDirectory() as made:
         for name in options.nets:

@@ -16,7 +16,8 @@ import re
 import sys
 import tempfile
 
-from torch_packages import PYTHON, ROOT, run
+from packages_there import PYTHON, ROOT
+from torch_packages import run
 
 # configuration: inputs, further settings, precisions in which both do the same. Under autocast PyTorch casts weights and
 # logits, which no kind counts: much of a language net's step.

@@ -9,7 +9,6 @@ package is missing are left out.
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -17,9 +16,9 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PYTHON = pathlib.Path(os.environ.get("ISOBAR_PACKAGES_PYTHON", ROOT / ".venv-packages" / "bin" / "python"))
-FILE = ROOT / "tests" / "fixtures" / "traced" / "package_nets.py"
+from packages_there import PYTHON, ROOT, TRACED, nets_there
+
+FILE = TRACED / "package_nets.py"
 RECORDER = ROOT / "bench" / "import"
 BATCH = 5  # recordings are of 2, 3 and 4
 # The blocks of each net: between its ends at least this number of parts
@@ -63,17 +62,6 @@ print(json.dumps([forward.get_total_flops(), backward.get_total_flops(), sum(p.n
 
 def run(arguments):
     return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=3600)
-
-
-def nets_there():
-    """Nets whose packages PYTHON has, by name."""
-    listed = run([PYTHON, "-c", f"import sys, json, importlib.util; sys.path.insert(0, {str(FILE.parent)!r}); import "
-                  "package_nets as p; print(json.dumps({n: t._asdict() for n, t in p.NETS.items() if "
-                  "importlib.util.find_spec(t.package)}))"]) if PYTHON.exists() else None
-    nets = json.loads(listed.stdout) if listed and listed.returncode == 0 else {}
-    if not nets:
-        print(f"SKIPPED: {PYTHON} has no PyTorch with these packages")
-    return nets
 
 
 def record(isobar, file, name, inputs, loss):
@@ -138,9 +126,7 @@ def main():
     parser.add_argument("--nets", nargs="+")
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
-    nets = nets_there()
-    if not nets:
-        return
+    nets = nets_there("package_nets")
     failed = False
     with tempfile.TemporaryDirectory() as made:
         folder = options.keep or pathlib.Path(made)

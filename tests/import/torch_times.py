@@ -9,16 +9,14 @@ with PyTorch and the packages: .venv-packages, or ISOBAR_PACKAGES_PYTHON; nets w
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PYTHON = pathlib.Path(os.environ.get("ISOBAR_PACKAGES_PYTHON", ROOT / ".venv-packages" / "bin" / "python"))
-TRACED = ROOT / "tests" / "fixtures" / "traced"
+from packages_there import PYTHON, TRACED, nets_there
+
 FILE = TRACED / "timed_nets.py"
 STEPS, WORST = 12, 0.15
 
@@ -30,22 +28,12 @@ def call(*words):
     return done.stdout
 
 
-def nets_there():
-    listed = subprocess.run([PYTHON, "-c", f"import sys, json, importlib.util; sys.path.insert(0, {str(TRACED)!r}); import "
-                             "timed_nets as p; print(json.dumps({n: t._asdict() for n, t in p.NETS.items() if "
-                             "importlib.util.find_spec(t.package)}))"], capture_output=True, text=True) if PYTHON.exists() else None
-    nets = json.loads(listed.stdout) if listed and listed.returncode == 0 else {}
-    if len(nets) < 2:
-        print(f"SKIPPED: {PYTHON} has no PyTorch with these packages")
-        sys.exit(0)
-    return nets
-
-
 class Study:
     def __init__(self, options, folder):
         self.isobar, self.threads = pathlib.Path(options.isobar).resolve(), options.threads
         self.machine = options.machine or folder / "machine.yaml"
-        self.folder, self.nets = folder, {n: t for n, t in nets_there().items() if not options.nets or n in options.nets}
+        self.folder, there = folder, nets_there("timed_nets", least=2)
+        self.nets = {n: t for n, t in there.items() if not options.nets or n in options.nets}
 
     def calibrate(self):
         if not pathlib.Path(self.machine).exists():
