@@ -6,20 +6,17 @@
 #include <chrono>
 #include <future>
 #include <limits>
-#include <map>
 #include <set>
 
-#include "model/base/error.h"
 #include "model/base/system/cpus.h"
 #include "model/base/text/progress.h"
 #include "model/nets/build.h"
-#include "model/nets/layout/legal_layout.h"
 #include "model/nets/layout/plan_size.h"
 #include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/ask/fits.h"
-#include "perfmodel/ask/predict.h"
+#include "perfmodel/ask/search_state.h"
 #include "perfmodel/machine/device.h"
 
 namespace isobar {
@@ -42,590 +39,409 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
   return out;
 }
 
-constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
 constexpr double kFar = 2;             // times the best's time: too slow to be spared
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 constexpr int kMostThreads = 4;
 
-using Axes = std::array<int32_t, 5>;  // dp, tp, cp, pp, ep
-
-// Threads share the axes by tensor, context and expert parallelism, whose sections are then counted by one of
-// them.
-class Search {
- public:
-  Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options, int thread = 0)
-      : spec_(spec),
-        net_(limits_of(spec_)),
-        options_(options),
-        space_(options_.space),
-        keep_(space_.keep),
-        zero_(zero_stages()),
-        kinds_(schedule_kinds()),
-        model_(spec, machine, {}, options_.sections),
-        capacity_(memory_of_rank(machine, model_.where().ranks_on_host)),
-        kept_(2 * options_.top + 6),
-        workers_(worker_counts()),
-        thread_(thread) {}
-
-  SearchResult run() {
-    const auto begin = std::chrono::steady_clock::now();
-    int64_t all = 0;
-    each_axes(spec_.layout.world(), [&](const Axes&) { ++all; });
-    Progress bar("search of " + std::to_string(spec_.layout.world()), all, options_.progress,
-                 std::chrono::seconds(2));
-    spread();
-    std::atomic<int64_t> done = 0;
-    in_threads([&](Search& s) {
-      s.each_own([&](const Axes& a) {
-        if (&s == this) bar.update(done);
-        s.axes(a);
-        ++done;
-      });
-    });
-    bar.update(done);
-    bar.finish();
-    join();
-    finish();
-    if (options_.lifts && !result_.best.empty()) lift();
-    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return std::move(result_);
-  }
-
- private:
-  struct Place {
-    int8_t order;
-    Placements at;
-  };
-
-  // ---- threads ----
-
-  void spread() {
-    const auto cpus = static_cast<int>(process_cpus().size());
-    threads_ = options_.threads > 0 ? options_.threads : std::clamp(cpus, 1, kMostThreads);
-    for (int i = 1; i < threads_; ++i) {
-      SearchOptions own = options_;
-      own.sections = {model_.sections(), &model_.sections()->of_thread(static_cast<size_t>(i))};
-      others_.push_back(std::make_unique<Search>(spec_, model_.machine(), own, i));
-      others_.back()->threads_ = threads_;
-    }
-  }
-
-  template <class Work>
-  void in_threads(const Work& work) {
-    std::vector<std::future<void>> running;
-    for (const auto& other : others_)
-      running.push_back(std::async(std::launch::async, [&work, &other] { work(*other); }));
-    work(*this);
-    for (std::future<void>& r : running) r.get();
-  }
-
-  template <class Visit>
-  void each_own(const Visit& visit) const {
-    each_axes(spec_.layout.world(), [&](const Axes& a) {
-      int group = 0;
-      for (const size_t axis : {1, 2, 4}) group += std::bit_width(static_cast<uint32_t>(a[axis]));
-      if (group % threads_ == thread_) visit(a);
-    });
-  }
-
-  void join() {
-    for (const auto& other : others_) {
-      best_.merge(other->best_);
-      for (const LayoutCandidate& c : other->result_.variants) keep_variant(c);
-      for (const auto& [memory, c] : other->front_) keep_on_front(c);
-      result_.considered += other->result_.considered;
-      result_.priced += other->result_.priced;
-      result_.too_large += other->result_.too_large;
-      least_memory_ = std::min(least_memory_, other->least_memory_);
-    }
-    while (best_.size() > kept_) best_.erase(std::max_element(best_.begin(), best_.end(), slower));
-  }
-
-  // The search space's values, or the fixed one.
-  std::vector<Recompute> recomputes() const {
-    std::vector<Recompute> all = values(LayoutAxis::recompute, space_.recompute);
-    if (spec_.net.recorded()) std::erase(all, Recompute::selective);
-    return all;
-  }
-  std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
-  std::vector<PipelineSchedule> schedule_kinds() const {
-    std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
-    const bool rolls = spec_.train.rollout > 1;
-    std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
-    return all;
-  }
-  // Threads beyond the host's cores would take turns.
-  std::vector<int32_t> worker_counts() const {
-    std::vector<int32_t> all = values(LayoutAxis::workers, space_.workers);
-    const Conditions& w = model_.where();
-    if (w.processors == 0 && !keep_.only(LayoutAxis::workers))
-      std::erase_if(all, [&](int32_t n) { return n > std::max<int64_t>(1, w.cores / w.ranks_on_host); });
-    return all;
-  }
-  template <class T>
-  std::vector<T> values(LayoutAxis axis, std::vector<T> out) const {
-    if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};
-    std::erase_if(out, [&](T v) { return !keep_.allows(axis, static_cast<int64_t>(v)); });
-    return out;
-  }
-
-  // Calls `visit` for every (dp, tp, cp, ep, pp) that the number of accelerators, the net and the batch allow
-  template <class Visit>
-  void each_axes(int64_t gpus, const Visit& visit) const {
-    each_axes(gpus, spec_.train.global_batch, visit);
-  }
-  // batch 0: any
-  template <class Visit>
-  void each_axes(int64_t gpus, int64_t batch, const Visit& visit) const {
-    const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
-    for (const int64_t cp :  // outermost: plans of one cp share cuts of the net's grid or graph
-         choices(keep_, LayoutAxis::cp, gpus, space_.context_parallel ? net_.tokens : 1))
-      for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus / cp, space_.max_tp)) {
-        if (!tp_cuts(net_, tp)) continue;
-        for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
-          const int64_t dp = gpus / tp / cp / pp;
-          if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || batch % dp != 0) continue;
-          if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
-          if (!keep_.allows(LayoutAxis::dp, dp)) continue;
-          for (const int64_t ep : choices(keep_, LayoutAxis::ep, dp * cp, std::max<int64_t>(1, net_.experts)))
-            if (ep_divides(net_, ep, dp, cp))
-              visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
-                         static_cast<int32_t>(pp), static_cast<int32_t>(ep)});
-        }
-      }
-  }
-
-  void axes(const Axes& a) {
-    const auto [dp, tp, cp, pp, ep] = a;
-    Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp, .ep = ep};
-    if (!workers_.empty()) l.workers = workers_.front();
-    places(l);
-    hopeless_ = false;
-    const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
-    for (const int sp : {1, 0}) {
-      const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
-      if (tp == 1 ? sp == 1 : !wanted) continue;
-      l.sequence_parallel = sp == 1;
-      for (const Recompute recompute : recomputes())
-        for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
-          if (cp == 1 && kind != CpKind::allgather) continue;
-          if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
-          if (!kind_cuts(net_, cp, kind)) continue;
-          if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
-          if (kind == CpKind::ring && !ring_cuts(net_, cp)) continue;
-          l.recompute = recompute;
-          l.cp_kind = kind;
-          for (const int64_t micro :
-               choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
-            l.micro_batch = static_cast<int32_t>(micro);
-            if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
-            policies(l);
-          }
-        }
-    }
-  }
-
-  // Equal chunks, or such that only the first and last hold one part less beside embedding and head
-  bool even_chunks(int64_t chunks) const {
-    return net_.inner_parts % chunks == 0 || (net_.inner_parts + 2) % chunks == 0;
-  }
-
-  // Rank orders with distinct placements; a tie keeps the first.
-  void places(Layout l) {
-    places_.clear();
-    const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
-    const auto only = keep_.only(LayoutAxis::order);
-    const int first = static_cast<int>(only.value_or(0));
-    for (int o = first; o < (only ? first + 1 : orders); ++o) {
-      if (!keep_.allows(LayoutAxis::order, o)) continue;
-      l.order = static_cast<int8_t>(o);
-      const Placements at = placements_of(l, model_.where().ranks_on_host);
-      const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
-        return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp &&
-               p.at.ep == at.ep;
-      });
-      if (!known) places_.push_back({l.order, at});
-    }
-  }
-
-  // Recomputation only adds work: where the layout without it is too slow, no plans of its parts are made.
-  bool too_slow(Layout l) {
-    if (options_.pareto || l.recompute == Recompute::none || recomputes().front() != Recompute::none)
-      return false;
-    l.recompute = Recompute::none;
-    return std::all_of(places_.begin(), places_.end(),
-                       [&](const Place& p) { return model_.least_seconds(l, p.at) > bound_; });
-  }
-
-  // Schedules and ZeRO stages of one micro-batch
-  void policies(Layout l) {
-    const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
-    if (micro_batches > kMostMicroBatches || !fills_replay(spec_.train, micro_batches)) return;
-    schedules_.clear();
-    const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
-    const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
-    for (const PipelineSchedule s : kinds_) {
-      if ((s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::gpipe) && one_chunk)
-        schedules_.emplace_back(s, 1);
-      if (l.pp == 1) continue;
-      if (s == PipelineSchedule::zb_h1 && one_chunk && !spec_.net.recorded()) schedules_.emplace_back(s, 1);
-      if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
-        for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
-          if (even_chunks(v * l.pp) && keep_.allows(LayoutAxis::vpp, v)) schedules_.emplace_back(s, v);
-    }
-    const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
-    // A single rank has nothing to shard: all stages are equal.
-    const bool fp32_gradients = spec_.policy.main_grads_dtype == GradientType::fp32;
-    const auto known = [&](PipelineSchedule schedule, int zero) {
-      return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
-             (schedule != PipelineSchedule::zb_h1 ||
-              zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1, zero,
-                                fp32_gradients)
-                  .all());
-    };
-    int64_t each = 0;
-    for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
-    result_.considered += each * static_cast<int64_t>(places_.size());
-    if (counting_) return;
-    if (hopeless_ && !(best_.empty() && leanest(l))) {
-      result_.too_large += each * static_cast<int64_t>(places_.size());
-      return;
-    }
-    if (too_slow(l)) return;
-
-    // Policies that fit in any placement
-    fitting_.clear();
-    double least_kept = std::numeric_limits<double>::infinity();
-    for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : zero_) {
-        if (!known(schedule, zero)) continue;
-        l.schedule = schedule;
-        l.vpp = static_cast<int32_t>(chunks);
-        l.zero = static_cast<int8_t>(zero);
-        LayoutCandidate c{l, {}};
-        model_.add_memory(l, c.cost);
-        least_memory_ = std::min(least_memory_, c.cost.memory);
-        least_kept = std::min(least_kept, c.cost.memory - c.cost.saved - c.cost.scratch);
-        if (c.cost.memory > capacity_) {
-          result_.too_large += static_cast<int64_t>(places_.size());
-          continue;
-        }
-        c.fits = chance_to_fit(c.cost.memory, memory_sigma(c.cost, model_.machine(), zero, false), capacity_);
-        fitting_.push_back(c);
-      }
-    hopeless_ = least_kept > capacity_ && !spec_.net.recorded();
-    if (fitting_.empty()) return;
-    for (const Place& p : places_) {
-      if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
-      for (LayoutCandidate c : fitting_) {
-        c.layout.order = p.order;
-        model_.add_time(c.layout, p.at, c.cost);
-        if (workers_.size() > 1) model_.choose_workers(c.layout, c.cost, workers_);
-        ++result_.priced;
-        keep(c);
-      }
-    }
-  }
-
-  // Nothing of these axes needs less, or hardly less.
-  bool leanest(const Layout& l) const {
-    return l.recompute == recomputes().back() && (l.tp == 1 || l.sequence_parallel) &&
-           (l.cp == 1 || l.cp_kind == CpKind::allgather);
-  }
-
-  void keep(const LayoutCandidate& c) {
-    if (c.score() < bound_) {
-      const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep};
-      const auto [at, fresh] = best_.try_emplace(axes, c);
-      if (!fresh && c.score() < at->second.score()) at->second = c;
-      // Keeps spares: a finalist may turn out too large, and turns() looks further down.
-      if (best_.size() > kept_) {
-        auto worst = std::max_element(best_.begin(), best_.end(), slower);
-        best_.erase(worst);
-      }
-      if (best_.size() == kept_)
-        bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
-      if (options_.top > 0 && best_.size() >= options_.top && kept_ > 1) bound_ = std::min(bound_, far());
-    }
-    if (options_.variants > 0) keep_variant(c);
-    if (options_.pareto) keep_on_front(c);
-  }
-
-  // The best of them are asked for, however slow.
-  double far() const {
-    std::vector<double> scores;
-    for (const auto& [axes, c] : best_) scores.push_back(c.score());
-    const auto last = scores.begin() + static_cast<std::ptrdiff_t>(options_.top) - 1;
-    std::nth_element(scores.begin(), last, scores.end());
-    return std::max(*last, kFar * *std::min_element(scores.begin(), last + 1));
-  }
-
-  // Front of time against memory: sorted by memory, every entry faster than those before it.
-  void keep_on_front(const LayoutCandidate& c) {
-    auto it = front_.upper_bound(c.cost.memory);
-    if (it != front_.begin() && std::prev(it)->second.cost.seconds <= c.cost.seconds) return;
-    while (it != front_.end() && it->second.cost.seconds >= c.cost.seconds) it = front_.erase(it);
-    front_.insert_or_assign(c.cost.memory, c);
-  }
-
-  // A heap with the worst on top.
-  void keep_variant(const LayoutCandidate& c) {
-    std::vector<LayoutCandidate>& v = result_.variants;
-    if (v.size() == options_.variants) {
-      if (c.score() >= v.front().score()) return;
-      std::pop_heap(v.begin(), v.end(), better);
-      v.pop_back();
-    }
-    v.push_back(c);
-    std::push_heap(v.begin(), v.end(), better);
-  }
-
-  static bool better(const LayoutCandidate& a, const LayoutCandidate& b) { return a.score() < b.score(); }
-  static bool slower(const std::pair<const Axes, LayoutCandidate>& a,
-                     const std::pair<const Axes, LayoutCandidate>& b) {
-    return a.second.score() < b.second.score();
-  }
-
-  // Bytes of the placed plans of the stages that may be the fullest
-  int64_t placed(const Layout& l) const {
-    RunSpec s = with_layout(spec_, l);
-    if (l.schedule != PipelineSchedule::gpipe) s = with_few_micro_batches(std::move(s));
-    int64_t arena = 0;
-    const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
-    const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
-    for (const int stage : stages)
-      arena = std::max(arena, step_memory(s, build_plan(s, pipeline[stage], {})).arena);
-    return arena;
-  }
-
-  bool shareable(int64_t gpus, int64_t batch) const {
-    bool any = false;
-    each_axes(gpus, batch, [&](const Axes&) { any = true; });
-    return any;
-  }
-
-  // The constraint whose removal leaves a layout, or one that fits, as advice.
-  std::string mend(bool that_fits) const {
-    const auto helps = [&](const Constraints& keep) {
-      Search other = with(spec_, keep);
-      return that_fits ? other.any_fits() : other.any_considered();
-    };
-    Constraints engines;
-    size_t given = 0;
-    for (size_t i = 0; i < keep_.all().size(); ++i) {
-      if (keep_.all()[i].fixed) {
-        engines.add(keep_.all()[i]);
-        continue;
-      }
-      ++given;
-      if (helps(keep_.without(i))) return "leave out " + keep_.all()[i].text;
-    }
-    if (given > 1 && helps(engines)) return "leave out several of them";
-    return that_fits ? what_would_fit() : "";
-  }
-
-  Search with(const RunSpec& spec, const Constraints& keep) const {
-    SearchOptions fewer{.top = 1, .confirm = false, .space = space_, .sections = model_.sections()};
-    fewer.space.keep = keep;
-    return {spec, model_.machine(), fewer};
-  }
-
-  bool any_fits() {
-    spread();
-    std::atomic<bool> found = false;
-    in_threads([&](Search& s) {
-      s.each_own([&](const Axes& a) {
-        if (found) return;
-        s.axes(a);
-        if (!s.best_.empty()) found = true;
-      });
-    });
-    return found;
-  }
-  bool any_considered() {
-    counting_ = true;
-    each_axes(spec_.layout.world(), [&](const Axes& a) {
-      if (result_.considered == 0) axes(a);
-    });
-    return result_.considered > 0;
-  }
-
-  // Recomputation and sharding were tried: what remains is offloading moments, and more accelerators.
-  std::string what_would_fit() const {
-    const auto fits = [&](const RunSpec& spec) { return with(spec, keep_).any_fits(); };
-    std::string out;
-    RunSpec offloaded = spec_;
-    offloaded.policy.offload_optimizer = true;
-    if (!spec_.policy.offload_optimizer && fits(offloaded)) out = "set policy.offload_optimizer=true";
-    RunSpec more_offloaded = offloaded;
-    more_offloaded.policy.zero = 3;
-    more_offloaded.policy.offload_parameters = true;
-    if (out.empty() && !spec_.policy.offload_parameters && fits(more_offloaded))
-      out = "set policy.offload_parameters=true with policy.zero=3";
-    RunSpec more = spec_;
-    for (int64_t times = 2; times <= kMostTimes; times *= 2) {
-      more.layout.dp = times * spec_.layout.world();
-      if (fits(more))
-        return out + (out.empty() ? "" : ", or ") + "give " + std::to_string(more.layout.dp) + " of them";
-    }
-    return out;
-  }
-
-  // Not even one layout was priced: the numbers are incompatible.
-  [[noreturn]] void refuse_numbers() const {
-    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
-    std::set<int64_t> dps;  // of layouts that only the batch forbids
-    each_axes(gpus, 0, [&](const Axes& a) { dps.insert(a[0]); });
-    const std::string given = keep_.text(), fewer = mend(false);
-    const std::string number = std::to_string(gpus), under = given.empty() ? "" : " (" + given + ")";
-    if (shareable(gpus, batch) || (dps.empty() && !fewer.empty()))
-      throw ConfigError(spec_.file, "--gpus",
-                        "no layout on " + number + " keeps to " + (given.empty() ? "the space" : given),
-                        fewer.empty() ? "leave --space out" : fewer);
-    if (!dps.empty())
-      throw ConfigError(spec_.file, "--gpus",
-                        number + " cannot be shared" + under + ": its layouts have a dp of " + listed(dps) +
-                            ", which does not divide the batch of " + std::to_string(batch) +
-                            " (train.global_batch)",
-                        joined({nearest_batches(dps), nearest_numbers(), fewer}));
-    throw ConfigError(
-        spec_.file, "--gpus",
-        number + " cannot be shared: no dp * tp * cp * pp of it has " +
-            (net_.tp.empty()
-                 ? "tp 1"
-                 : "a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value)) +
-            " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) + under,
-        joined({nearest_numbers(), fewer}));
-  }
-
-  static std::string joined(const std::vector<std::string>& mends) {
-    std::string out;
-    for (const std::string& one : mends)
-      if (!one.empty()) out += (out.empty() ? "" : ", or ") + one;
-    return out.empty() ? "take another net" : out;
-  }
-
-  static std::string listed(const std::set<int64_t>& numbers) {
-    constexpr size_t kShown = 3;
-    std::string out;
-    for (size_t i = 0; const int64_t n : numbers) {
-      if (i == kShown) return out + " …";
-      out += (i++ == 0 ? "" : ", ") + std::to_string(n);
-    }
-    return out;
-  }
-
-  // The nearest batches, below and above, that a dp divides
-  std::string nearest_batches(const std::set<int64_t>& dps) const {
-    const int64_t batch = spec_.train.global_batch;
-    int64_t below = 0, above = std::numeric_limits<int64_t>::max();
-    for (const int64_t dp : dps) {
-      below = std::max(below, batch / dp * dp);
-      above = std::min(above, (batch / dp + 1) * dp);
-    }
-    return "--global-batch " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
-  }
-
-  std::string nearest_numbers() const {
-    constexpr int64_t kFar = 4096;
-    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
-    int64_t below = gpus - 1, above = gpus + 1;
-    while (below > 0 && gpus - below < kFar && !shareable(below, batch)) --below;
-    while (above - gpus < kFar && !shareable(above, batch)) ++above;
-    std::string near;
-    if (below > 0 && shareable(below, batch)) near = "--gpus " + std::to_string(below);
-    if (shareable(above, batch)) near += (near.empty() ? "--gpus " : " or ") + std::to_string(above);
-    return near;
-  }
-
-  void finish() {
-    if (result_.considered == 0) refuse_numbers();
-    const std::string without = best_.empty() ? mend(true) : "";
-    if (best_.empty())
-      throw DoesNotFit(spec_.file, "--gpus",
-                       "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
-                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_) + ", " +
-                           gigabytes(least_memory_ - capacity_) + " too much" +
-                           (keep_.all().empty() ? "" : ", given " + keep_.text()),
-                       without.empty() ? "give more of them, or a batch that they divide" : without);
-    for (const auto& [axes, c] : best_) result_.best.push_back(c);
-    std::stable_sort(result_.best.begin(), result_.best.end(), better);
-    if (options_.confirm) {
-      size_t good = 0;
-      for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
-        c->arena = placed(c->layout);
-        const double bytes = static_cast<double>(c->arena) + c->cost.process + c->cost.nccl;
-        if (bytes > capacity_) {
-          ++result_.too_large_when_placed;
-          c = result_.best.erase(c);
-          continue;
-        }
-        c->fits =
-            chance_to_fit(bytes, memory_sigma(c->cost, model_.machine(), c->layout.zero, true), capacity_);
-        ++good;
-        ++c;
-      }
-      std::sort(result_.best.begin(), result_.best.begin() + static_cast<std::ptrdiff_t>(good), better);
-    }
-    std::sort_heap(result_.variants.begin(), result_.variants.end(), better);
-    for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
-  }
-
-  // The search once more with twice of one quantity. It shares all prices, and prices only what gains enough.
-  void lift() {
-    SearchResult found = std::move(result_);
-    const double now = found.best.front().score();
-    const auto gain = [&](double samples) {
-      in_threads([&](Search& s) {
-        s.options_.variants = 0, s.options_.pareto = false, s.kept_ = 1;
-        s.result_ = {}, s.best_.clear(), s.front_.clear();
-        s.bound_ = samples * now / (1 + kNamedGain);
-        s.each_own([&](const Axes& a) { s.axes(a); });
-      });
-      join();
-      return best_.empty() ? 0 : samples * now / best_.begin()->second.score() - 1;
-    };
-    in_threads([](Search& s) { s.capacity_ *= 2; });
-    found.lifted.memory = gain(1);
-    in_threads([](Search& s) {
-      s.capacity_ /= 2;
-      s.spec_.train.global_batch *= 2;
-      s.model_.set_batch(s.spec_.train.global_batch);
-    });
-    found.lifted.batch = gain(2);
-    result_ = std::move(found);
-  }
-
-  RunSpec spec_;
-  const NetLimits net_;
-  SearchOptions options_;
-  const SearchSpace& space_;
-  const Constraints& keep_;
-  const std::vector<int> zero_;
-  const std::vector<PipelineSchedule> kinds_;
-  bool counting_ = false;  // counts layouts without pricing them
-  // The state that a rank keeps between steps is too much alone, with any policy. It does not depend on
-  // recomputation, and grows with the micro-batch.
-  bool hopeless_ = false;
-  LayoutModel model_;
-  double capacity_;
-  size_t kept_;  // (dp, tp, cp, ep, pp) that a search keeps
-  const std::vector<int32_t> workers_;
-  const int thread_;
-  int threads_ = 1;
-  std::vector<std::unique_ptr<Search>> others_;
-  SearchResult result_;
-  double bound_ = std::numeric_limits<double>::infinity();
-  double least_memory_ = std::numeric_limits<double>::infinity();
-  std::map<Axes, LayoutCandidate> best_;
-  std::map<double, LayoutCandidate> front_;
-  std::vector<Place> places_;
-  std::vector<std::pair<PipelineSchedule, int64_t>> schedules_;
-  std::vector<LayoutCandidate> fitting_;
-};
+bool better(const LayoutCandidate& a, const LayoutCandidate& b) {
+  return a.score() < b.score();
+}
+bool slower(const std::pair<const LayoutSearch::Axes, LayoutCandidate>& a,
+            const std::pair<const LayoutSearch::Axes, LayoutCandidate>& b) {
+  return a.second.score() < b.second.score();
+}
 
 }  // namespace
+
+LayoutSearch::LayoutSearch(const RunSpec& spec, const Machine& machine, const SearchOptions& options,
+                           int thread)
+    : spec_(spec),
+      net_(limits_of(spec_)),
+      options_(options),
+      space_(options_.space),
+      keep_(space_.keep),
+      zero_(zero_stages()),
+      kinds_(schedule_kinds()),
+      model_(spec, machine, {}, options_.sections),
+      capacity_(memory_of_rank(machine, model_.where().ranks_on_host)),
+      kept_(2 * options_.top + 6),
+      workers_(worker_counts()),
+      thread_(thread) {}
+
+SearchResult LayoutSearch::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  int64_t all = 0;
+  each_axes(spec_.layout.world(), [&](const Axes&) { ++all; });
+  Progress bar("search of " + std::to_string(spec_.layout.world()), all, options_.progress,
+               std::chrono::seconds(2));
+  spread();
+  std::atomic<int64_t> done = 0;
+  in_threads([&](LayoutSearch& s) {
+    s.each_own([&](const Axes& a) {
+      if (&s == this) bar.update(done);
+      s.axes(a);
+      ++done;
+    });
+  });
+  bar.update(done);
+  bar.finish();
+  join();
+  finish();
+  if (options_.lifts && !result_.best.empty()) lift();
+  result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::move(result_);
+}
+
+// ---- threads ----
+
+void LayoutSearch::spread() {
+  const auto cpus = static_cast<int>(process_cpus().size());
+  threads_ = options_.threads > 0 ? options_.threads : std::clamp(cpus, 1, kMostThreads);
+  for (int i = 1; i < threads_; ++i) {
+    SearchOptions own = options_;
+    own.sections = {model_.sections(), &model_.sections()->of_thread(static_cast<size_t>(i))};
+    others_.push_back(std::make_unique<LayoutSearch>(spec_, model_.machine(), own, i));
+    others_.back()->threads_ = threads_;
+  }
+}
+
+void LayoutSearch::in_threads(const std::function<void(LayoutSearch&)>& work) {
+  std::vector<std::future<void>> running;
+  for (const auto& other : others_)
+    running.push_back(std::async(std::launch::async, [&work, &other] { work(*other); }));
+  work(*this);
+  for (std::future<void>& r : running) r.get();
+}
+
+void LayoutSearch::each_own(const Visit& visit) const {
+  each_axes(spec_.layout.world(), [&](const Axes& a) {
+    int group = 0;
+    for (const size_t axis : {1, 2, 4}) group += std::bit_width(static_cast<uint32_t>(a[axis]));
+    if (group % threads_ == thread_) visit(a);
+  });
+}
+
+void LayoutSearch::join() {
+  for (const auto& other : others_) {
+    best_.merge(other->best_);
+    for (const LayoutCandidate& c : other->result_.variants) keep_variant(c);
+    for (const auto& [memory, c] : other->front_) keep_on_front(c);
+    result_.considered += other->result_.considered;
+    result_.priced += other->result_.priced;
+    result_.too_large += other->result_.too_large;
+    least_memory_ = std::min(least_memory_, other->least_memory_);
+  }
+  while (best_.size() > kept_) best_.erase(std::max_element(best_.begin(), best_.end(), slower));
+}
+
+// ---- the space ----
+
+std::vector<Recompute> LayoutSearch::recomputes() const {
+  std::vector<Recompute> all = values(LayoutAxis::recompute, space_.recompute);
+  if (spec_.net.recorded()) std::erase(all, Recompute::selective);
+  return all;
+}
+
+std::vector<int> LayoutSearch::zero_stages() const {
+  return values(LayoutAxis::zero, space_.zero);
+}
+
+std::vector<PipelineSchedule> LayoutSearch::schedule_kinds() const {
+  std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
+  const bool rolls = spec_.train.rollout > 1;
+  std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
+  return all;
+}
+
+// Threads beyond the host's cores would take turns.
+std::vector<int32_t> LayoutSearch::worker_counts() const {
+  std::vector<int32_t> all = values(LayoutAxis::workers, space_.workers);
+  const Conditions& w = model_.where();
+  if (w.processors == 0 && !keep_.only(LayoutAxis::workers))
+    std::erase_if(all, [&](int32_t n) { return n > std::max<int64_t>(1, w.cores / w.ranks_on_host); });
+  return all;
+}
+
+template <class T>
+std::vector<T> LayoutSearch::values(LayoutAxis axis, std::vector<T> out) const {
+  if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};
+  std::erase_if(out, [&](T v) { return !keep_.allows(axis, static_cast<int64_t>(v)); });
+  return out;
+}
+
+void LayoutSearch::each_axes(int64_t gpus, const Visit& visit) const {
+  each_axes(gpus, spec_.train.global_batch, visit);
+}
+
+void LayoutSearch::each_axes(int64_t gpus, int64_t batch, const Visit& visit) const {
+  const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
+  for (const int64_t cp :  // outermost: plans of one cp share cuts of the net's grid or graph
+       choices(keep_, LayoutAxis::cp, gpus, space_.context_parallel ? net_.tokens : 1))
+    for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus / cp, space_.max_tp)) {
+      if (!tp_cuts(net_, tp)) continue;
+      for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
+        const int64_t dp = gpus / tp / cp / pp;
+        if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || batch % dp != 0) continue;
+        if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
+        if (!keep_.allows(LayoutAxis::dp, dp)) continue;
+        for (const int64_t ep : choices(keep_, LayoutAxis::ep, dp * cp, std::max<int64_t>(1, net_.experts)))
+          if (ep_divides(net_, ep, dp, cp))
+            visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
+                       static_cast<int32_t>(pp), static_cast<int32_t>(ep)});
+      }
+    }
+}
+
+// ---- layouts ----
+
+void LayoutSearch::axes(const Axes& a) {
+  const auto [dp, tp, cp, pp, ep] = a;
+  Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp, .ep = ep};
+  if (!workers_.empty()) l.workers = workers_.front();
+  places(l);
+  hopeless_ = false;
+  const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
+  for (const int sp : {1, 0}) {
+    const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
+    if (tp == 1 ? sp == 1 : !wanted) continue;
+    l.sequence_parallel = sp == 1;
+    for (const Recompute recompute : recomputes())
+      for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
+        if (cp == 1 && kind != CpKind::allgather) continue;
+        if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
+        if (!kind_cuts(net_, cp, kind)) continue;
+        if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
+        if (kind == CpKind::ring && !ring_cuts(net_, cp)) continue;
+        l.recompute = recompute;
+        l.cp_kind = kind;
+        for (const int64_t micro :
+             choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
+          l.micro_batch = static_cast<int32_t>(micro);
+          if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
+          policies(l);
+        }
+      }
+  }
+}
+
+// Equal chunks, or such that only the first and last hold one part less beside embedding and head
+bool LayoutSearch::even_chunks(int64_t chunks) const {
+  return net_.inner_parts % chunks == 0 || (net_.inner_parts + 2) % chunks == 0;
+}
+
+// Rank orders with distinct placements; a tie keeps the first.
+void LayoutSearch::places(Layout l) {
+  places_.clear();
+  const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
+  const auto only = keep_.only(LayoutAxis::order);
+  const int first = static_cast<int>(only.value_or(0));
+  for (int o = first; o < (only ? first + 1 : orders); ++o) {
+    if (!keep_.allows(LayoutAxis::order, o)) continue;
+    l.order = static_cast<int8_t>(o);
+    const Placements at = placements_of(l, model_.where().ranks_on_host);
+    const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+      return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp && p.at.ep == at.ep;
+    });
+    if (!known) places_.push_back({l.order, at});
+  }
+}
+
+// Recomputation only adds work: where the layout without it is too slow, no plans of its parts are made.
+bool LayoutSearch::too_slow(Layout l) {
+  if (options_.pareto || l.recompute == Recompute::none || recomputes().front() != Recompute::none)
+    return false;
+  l.recompute = Recompute::none;
+  return std::all_of(places_.begin(), places_.end(),
+                     [&](const Place& p) { return model_.least_seconds(l, p.at) > bound_; });
+}
+
+// Schedules and ZeRO stages of one micro-batch
+void LayoutSearch::policies(Layout l) {
+  const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
+  if (micro_batches > kMostMicroBatches || !fills_replay(spec_.train, micro_batches)) return;
+  schedules_.clear();
+  const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
+  const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
+  for (const PipelineSchedule s : kinds_) {
+    if ((s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::gpipe) && one_chunk)
+      schedules_.emplace_back(s, 1);
+    if (l.pp == 1) continue;
+    if (s == PipelineSchedule::zb_h1 && one_chunk && !spec_.net.recorded()) schedules_.emplace_back(s, 1);
+    if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
+      for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
+        if (even_chunks(v * l.pp) && keep_.allows(LayoutAxis::vpp, v)) schedules_.emplace_back(s, v);
+  }
+  const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
+  // A single rank has nothing to shard: all stages are equal.
+  const bool fp32_gradients = spec_.policy.main_grads_dtype == GradientType::fp32;
+  const auto known = [&](PipelineSchedule schedule, int zero) {
+    return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
+           (schedule != PipelineSchedule::zb_h1 ||
+            zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1, zero,
+                              fp32_gradients)
+                .all());
+  };
+  int64_t each = 0;
+  for (const auto& [schedule, chunks] : schedules_)
+    for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
+  result_.considered += each * static_cast<int64_t>(places_.size());
+  if (counting_) return;
+  if (hopeless_ && !(best_.empty() && leanest(l))) {
+    result_.too_large += each * static_cast<int64_t>(places_.size());
+    return;
+  }
+  if (too_slow(l)) return;
+
+  // Policies that fit in any placement
+  fitting_.clear();
+  double least_kept = std::numeric_limits<double>::infinity();
+  for (const auto& [schedule, chunks] : schedules_)
+    for (const int zero : zero_) {
+      if (!known(schedule, zero)) continue;
+      l.schedule = schedule;
+      l.vpp = static_cast<int32_t>(chunks);
+      l.zero = static_cast<int8_t>(zero);
+      LayoutCandidate c{l, {}};
+      model_.add_memory(l, c.cost);
+      least_memory_ = std::min(least_memory_, c.cost.memory);
+      least_kept = std::min(least_kept, c.cost.memory - c.cost.saved - c.cost.scratch);
+      if (c.cost.memory > capacity_) {
+        result_.too_large += static_cast<int64_t>(places_.size());
+        continue;
+      }
+      c.fits = chance_to_fit(c.cost.memory, memory_sigma(c.cost, model_.machine(), zero, false), capacity_);
+      fitting_.push_back(c);
+    }
+  hopeless_ = least_kept > capacity_ && !spec_.net.recorded();
+  if (fitting_.empty()) return;
+  for (const Place& p : places_) {
+    if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
+    for (LayoutCandidate c : fitting_) {
+      c.layout.order = p.order;
+      model_.add_time(c.layout, p.at, c.cost);
+      if (workers_.size() > 1) model_.choose_workers(c.layout, c.cost, workers_);
+      ++result_.priced;
+      keep(c);
+    }
+  }
+}
+
+// Nothing of these axes needs less, or hardly less.
+bool LayoutSearch::leanest(const Layout& l) const {
+  return l.recompute == recomputes().back() && (l.tp == 1 || l.sequence_parallel) &&
+         (l.cp == 1 || l.cp_kind == CpKind::allgather);
+}
+
+// ---- what is kept ----
+
+void LayoutSearch::keep(const LayoutCandidate& c) {
+  if (c.score() < bound_) {
+    const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep};
+    const auto [at, fresh] = best_.try_emplace(axes, c);
+    if (!fresh && c.score() < at->second.score()) at->second = c;
+    // Keeps spares: a finalist may turn out too large, and turns() looks further down.
+    if (best_.size() > kept_) {
+      auto worst = std::max_element(best_.begin(), best_.end(), slower);
+      best_.erase(worst);
+    }
+    if (best_.size() == kept_) bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
+    if (options_.top > 0 && best_.size() >= options_.top && kept_ > 1) bound_ = std::min(bound_, far());
+  }
+  if (options_.variants > 0) keep_variant(c);
+  if (options_.pareto) keep_on_front(c);
+}
+
+// The best of them are asked for, however slow.
+double LayoutSearch::far() const {
+  std::vector<double> scores;
+  for (const auto& [axes, c] : best_) scores.push_back(c.score());
+  const auto last = scores.begin() + static_cast<std::ptrdiff_t>(options_.top) - 1;
+  std::nth_element(scores.begin(), last, scores.end());
+  return std::max(*last, kFar * *std::min_element(scores.begin(), last + 1));
+}
+
+// Front of time against memory: sorted by memory, every entry faster than those before it.
+void LayoutSearch::keep_on_front(const LayoutCandidate& c) {
+  auto it = front_.upper_bound(c.cost.memory);
+  if (it != front_.begin() && std::prev(it)->second.cost.seconds <= c.cost.seconds) return;
+  while (it != front_.end() && it->second.cost.seconds >= c.cost.seconds) it = front_.erase(it);
+  front_.insert_or_assign(c.cost.memory, c);
+}
+
+// A heap with the worst on top.
+void LayoutSearch::keep_variant(const LayoutCandidate& c) {
+  std::vector<LayoutCandidate>& v = result_.variants;
+  if (v.size() == options_.variants) {
+    if (c.score() >= v.front().score()) return;
+    std::pop_heap(v.begin(), v.end(), better);
+    v.pop_back();
+  }
+  v.push_back(c);
+  std::push_heap(v.begin(), v.end(), better);
+}
+
+// Bytes of the placed plans of the stages that may be the fullest
+int64_t LayoutSearch::placed(const Layout& l) const {
+  RunSpec s = with_layout(spec_, l);
+  if (l.schedule != PipelineSchedule::gpipe) s = with_few_micro_batches(std::move(s));
+  int64_t arena = 0;
+  const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
+  const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
+  for (const int stage : stages)
+    arena = std::max(arena, step_memory(s, build_plan(s, pipeline[stage], {})).arena);
+  return arena;
+}
+
+void LayoutSearch::finish() {
+  if (result_.considered == 0) refuse_numbers();
+  if (best_.empty()) refuse_memory();
+  for (const auto& [axes, c] : best_) result_.best.push_back(c);
+  std::stable_sort(result_.best.begin(), result_.best.end(), better);
+  if (options_.confirm) {
+    size_t good = 0;
+    for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
+      c->arena = placed(c->layout);
+      const double bytes = static_cast<double>(c->arena) + c->cost.process + c->cost.nccl;
+      if (bytes > capacity_) {
+        ++result_.too_large_when_placed;
+        c = result_.best.erase(c);
+        continue;
+      }
+      c->fits =
+          chance_to_fit(bytes, memory_sigma(c->cost, model_.machine(), c->layout.zero, true), capacity_);
+      ++good;
+      ++c;
+    }
+    std::sort(result_.best.begin(), result_.best.begin() + static_cast<std::ptrdiff_t>(good), better);
+  }
+  std::sort_heap(result_.variants.begin(), result_.variants.end(), better);
+  for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
+}
+
+// The search once more with twice of one quantity. It shares all prices, and prices only what gains enough.
+void LayoutSearch::lift() {
+  SearchResult found = std::move(result_);
+  const double now = found.best.front().score();
+  const auto gain = [&](double samples) {
+    in_threads([&](LayoutSearch& s) {
+      s.options_.variants = 0, s.options_.pareto = false, s.kept_ = 1;
+      s.result_ = {}, s.best_.clear(), s.front_.clear();
+      s.bound_ = samples * now / (1 + kNamedGain);
+      s.each_own([&](const Axes& a) { s.axes(a); });
+    });
+    join();
+    return best_.empty() ? 0 : samples * now / best_.begin()->second.score() - 1;
+  };
+  in_threads([](LayoutSearch& s) { s.capacity_ *= 2; });
+  found.lifted.memory = gain(1);
+  in_threads([](LayoutSearch& s) {
+    s.capacity_ /= 2;
+    s.spec_.train.global_batch *= 2;
+    s.model_.set_batch(s.spec_.train.global_batch);
+  });
+  found.lifted.batch = gain(2);
+  result_ = std::move(found);
+}
 
 SearchSpace SearchSpace::one_d() {
   return {.context_parallel = false,
@@ -636,7 +452,7 @@ SearchSpace SearchSpace::one_d() {
 }
 
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options) {
-  return Search(spec, machine, options).run();
+  return LayoutSearch(spec, machine, options).run();
 }
 
 }  // namespace isobar
