@@ -66,8 +66,8 @@ bool is_nccl_tests(const std::string& text);
 
 /// True for a file of weights, judged by its first bytes: a zip archive, a pickle or safetensors.
 bool is_weights(const std::filesystem::path& file);
-/// Converts published weights of the net in `config` (nets/published/published.h), from a PyTorch checkpoint or
-/// safetensors, to safetensors for train.init_from. Returns a line for each omission; throws ConfigError.
+/// Converts published weights of the net in `config` (nets/published/published.h), from a PyTorch checkpoint
+/// or safetensors, to safetensors for train.init_from. Returns a line for each omission; throws ConfigError.
 std::string import_weights(const std::filesystem::path& file, const std::string& config,
                            const std::filesystem::path& to);
 

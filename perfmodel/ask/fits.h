@@ -4,8 +4,8 @@
 //   chance_to_fit(80e9, 70e9, 93e9, 85e9)                               // of an 80 % interval
 //
 // Isobar's placed plan is exact, but the memory of the process, libraries and NCCL is not; closed forms miss
-// placed plans by some percent (tests/perfmodel/layouts/layout_model_test.cpp). A layout is ranked by step time over
-// this chance: a run that does not fit has no throughput.
+// placed plans by some percent (tests/perfmodel/layouts/layout_model_test.cpp). A layout is ranked by step
+// time over this chance: a run that does not fit has no throughput.
 #pragma once
 #include "perfmodel/layouts/layout_model.h"
 

@@ -4,8 +4,8 @@
 // need a process of their own. Plans are made by CudnnAttention, as in a run.
 //
 // A sample adds the same bytes each, so what is asked for many samples gives the bytes of every batch.
-// Answers of several versions are kept in kernels/attention/cudnn_workspaces.inc. To ask about new shapes, or another
-// version (add it to kCudnnAsked first):
+// Answers of several versions are kept in kernels/attention/cudnn_workspaces.inc. To ask about new shapes, or
+// another version (add it to kCudnnAsked first):
 //
 //   ISOBAR_FILL_PLANS=1 build/test_cudnn_plans --gtest_filter='*Asked*Table*' && git diff model
 //   LD_LIBRARY_PATH=…/nvidia/cudnn/lib ISOBAR_FILL_PLANS=1 build/test_cudnn_plans

@@ -5,7 +5,8 @@
 //                   id          the scheduler's
 //                   owner       "1", "2", …: which life of the job may write (a requeued one has several);
 //                               "closed": none any more
-//                   state.json  how it ended;   accounting.json: what it took (bench/cluster/schedulers/accounting.h)
+//                   state.json  how it ended;   accounting.json: what it took
+//                   (bench/cluster/schedulers/accounting.h)
 //   DIR/trials/<id>/claim       the job that has the trial
 //
 // A trial belongs to one job at a time. Claims change under the directory's lock (resultsdir.h). A job polls

@@ -1,4 +1,5 @@
-// Weights as safetensors in the form of the program with which a net was published (nets/published/published.h).
+// Weights as safetensors in the form of the program with which a net was published
+// (nets/published/published.h).
 //
 //   write_published(spec, TrainedWeights(checkpoint, state), "theirs.safetensors");
 //   import_published_weights(spec, SafetensorsWeights("theirs.safetensors"), "theirs.safetensors",

@@ -88,8 +88,8 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. The emulator (tests/cuda/emulated/emulator.h) runs
-/// it on the host, with threads taking turns.
+/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. The emulator
+/// (tests/cuda/emulated/emulator.h) runs it on the host, with threads taking turns.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
             [[maybe_unused]] cudaStream_t stream, A... args) {

@@ -2,8 +2,8 @@
 // tf32. A warp holds fragments of 16 x 8 results in the layout of the PTX manual (mma.m16n8k16, mma.m16n8k8:
 // group = lane / 4, t = lane % 4).
 //
-// Uses mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulated/emulator.h) a plain version
-// gathers the lanes' operands by the same tables.
+// Uses mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulated/emulator.h) a plain
+// version gathers the lanes' operands by the same tables.
 #pragma once
 #include "model/backend/cuda/kernels/attention/attention_tile.cuh"
 
