@@ -44,7 +44,7 @@ Memory::data_type type_of(DType t) {
   return t == DType::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
 }
 
-// What one thread computes: rows and columns of C. `of` has their sizes; a line of A, B and C is as long as
+// Rows and columns of C that one thread computes. `of` has their sizes; a line of A, B and C is as long as
 // in the whole product.
 struct Block {
   Gemm of;
