@@ -7,7 +7,21 @@ namespace isobar {
 
 CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, const Others& others,
                                      Believe believe)
-    : quantity_(quantity), own_(std::move(own)), others_(others), believe_(std::move(believe)) {}
+    : quantity_(quantity), others_(others), believe_(std::move(believe)) {
+  if (own.empty()) return;
+  without_rows_ = std::make_unique<CampaignPredictor>(quantity_, Samples(), others_, believe_);
+  own_ = own;
+  for (const Sample* s : own) said_.push_back(*s);
+  for (Sample& s : said_) s.log_s -= unsaid(*s.run);
+  for (size_t i = 0; i < own_.size(); ++i) own_[i] = &said_[i];
+}
+
+double CampaignPredictor::unsaid(const PublishedRun& run) {
+  constexpr double kFew = 5;  // rows after which half of it is left
+  if (!without_rows_ || run.unsaid.empty()) return 0;
+  const double all = without_rows_->predict(run).of.value, usual = without_rows_->relative(run).value;
+  return std::log(all / usual) * kFew / (kFew + static_cast<double>(own_.size()));
+}
 
 const CampaignFit& CampaignPredictor::fit_of(const ForeignEngine* engine) {
   auto& fit = fits_[engine];
@@ -19,9 +33,10 @@ Estimated CampaignPredictor::relative(const PublishedRun& run) {
   const Sample s = &quantity_ == &kPeakBytes ? memory_sample_of(run) : sample_of(run);
   Estimated e = fit_of(run.runs_on).predict(s);
   const double measured = std::exp(s.log_s);
-  e.value /= measured;
-  e.lower /= measured;
-  e.upper /= measured;
+  const double more = unsaid(run);  // as uncertain as half of itself
+  e.value *= std::exp(more) / measured;
+  e.lower *= std::exp(more - std::abs(more) / 2) / measured;
+  e.upper *= std::exp(more + std::abs(more) / 2) / measured;
   return e;
 }
 

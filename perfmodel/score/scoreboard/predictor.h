@@ -4,12 +4,14 @@
 //   CampaignPredictor p(kStepSeconds, own_rows, others, [&](const ForeignEngine* e) { return belief; });
 //   OpenEstimate e = p.predict(run);       // e.of: relative to the measurement
 //
-// With training rows, unsaid policies are read as usual in all of them, and the fitted prices absorb that.
-// Without, the answer is over all that the row may be (choices.h).
+// Without training rows, the answer is over all that the row may be (choices.h). With some, unsaid policies
+// are read as usual; what all readings make of a row beside that is taken off before the fit and added to the
+// answer, the less the more rows there are, since fitted prices absorb it.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "perfmodel/score/prices/campaign_fit.h"
 #include "perfmodel/score/scoreboard/choices.h"
@@ -38,11 +40,15 @@ class CampaignPredictor {
   const CampaignFit& fit_of(const ForeignEngine* engine);
   OpenEstimate over(const std::vector<RunReading>& readings);
   Estimated relative(const PublishedRun& run);
+  /// Log of all readings' answer over the usual reading's, by other campaigns; 0 without training rows
+  double unsaid(const PublishedRun& run);
   const Quantity& quantity_;
+  std::vector<Sample> said_;  // training rows, less what they leave unsaid
   Samples own_;
   const Others& others_;
   Believe believe_;
   std::map<const ForeignEngine*, std::unique_ptr<CampaignFit>> fits_;
+  std::unique_ptr<CampaignPredictor> without_rows_;  // null: there are none
 };
 
 /// A scored row; `measured` in the quantity's unit. `draw` is added to its group.
