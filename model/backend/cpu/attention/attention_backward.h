@@ -100,10 +100,11 @@ template <class V, class E>
 template <class V, class E>
 float row_product(const char* x, const char* y, int64_t d) {
   typename V::Reg sum = V::zero();
-  for (int64_t j = 0; j < d; j += V::kWidth) {
-    const int64_t n = std::min<int64_t>(V::kWidth, d - j);
-    sum = V::fma(load_element_n<V, E>(x + j * sizeof(E), n), load_element_n<V, E>(y + j * sizeof(E), n), sum);
-  }
+  for_vectors<V>(
+      d, [&](int64_t j, int64_t n) __attribute__((always_inline)) {
+        const typename V::Reg a = load_element_n<V, E>(x + j * sizeof(E), n);
+        sum = V::fma(a, load_element_n<V, E>(y + j * sizeof(E), n), sum);
+      });
   return V::sum(sum);
 }
 

@@ -16,21 +16,21 @@ constexpr bool kConverts = std::is_same_v<E, f16> || std::is_same_v<E, Tf32>;
 template <class V, class E>
 inline typename V::Reg load_element_n(const void* p, int64_t n) {
   if constexpr (std::is_same_v<E, bf16>)
-    return V::load_bf16_n(p, n);
+    return n == V::kWidth ? V::load_bf16(p) : V::load_bf16_n(p, n);
   else if constexpr (std::is_same_v<E, f16>)
-    return V::load_f16_n(p, n);
+    return n == V::kWidth ? V::load_f16(p) : V::load_f16_n(p, n);
   else
-    return V::load_n(p, n);
+    return n == V::kWidth ? V::load(p) : V::load_n(p, n);
 }
 
 template <class V, class E>
 inline void store_element_n(void* p, typename V::Reg x, int64_t n) {
   if constexpr (std::is_same_v<E, bf16>)
-    V::store_bf16_n(p, x, n);
+    n == V::kWidth ? V::store_bf16(p, x) : V::store_bf16_n(p, x, n);
   else if constexpr (std::is_same_v<E, f16>)
-    V::store_f16_n(p, x, n);
+    n == V::kWidth ? V::store_f16(p, x) : V::store_f16_n(p, x, n);
   else
-    V::store_n(p, x, n);
+    n == V::kWidth ? V::store(p, x) : V::store_n(p, x, n);
 }
 
 // Rounds a register of f32 as the operand's type would
@@ -56,10 +56,10 @@ inline float as_lane(const char* p) {
 
 template <class V, class E>
 inline void convert_row(const char* src, int64_t d, float* dst) {
-  for (int64_t j = 0; j < d; j += V::kWidth) {
-    const int64_t n = std::min<int64_t>(V::kWidth, d - j);
-    V::store_n(dst + j, as_operand<V, E>(load_element_n<V, E>(src + j * sizeof(E), n)), n);
-  }
+  for_vectors<V>(
+      d, [&](int64_t j, int64_t n) __attribute__((always_inline)) {
+        V::store_n(dst + j, as_operand<V, E>(load_element_n<V, E>(src + j * sizeof(E), n)), n);
+      });
 }
 
 // rows [n][d_lanes]; an odd d is padded with a zero
@@ -201,10 +201,9 @@ inline void unpack_rows(const float* src, int64_t width, float scale, int64_t n,
   const typename V::Reg s = V::set1(scale);
   for (int64_t i = 0; i < n; ++i) {
     char* row = dst + i * ld * static_cast<int64_t>(sizeof(E));
-    for (int64_t j = 0; j < d; j += V::kWidth) {
-      const typename V::Reg x = V::mul(V::load(src + i * width + j), s);
-      const int64_t left = std::min<int64_t>(V::kWidth, d - j);
-      store_element_n<V, E>(row + j * sizeof(E), x, left);
-    }
+    for_vectors<V>(
+        d, [&](int64_t j, int64_t n) __attribute__((always_inline)) {
+          store_element_n<V, E>(row + j * sizeof(E), V::mul(V::load(src + i * width + j), s), n);
+        });
   }
 }

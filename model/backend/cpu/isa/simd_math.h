@@ -1,6 +1,14 @@
 // exp, erf and activations on registers, and the two products of 32-bit lanes: as a float, or as a pair of
 // bf16. Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
 
+// f(first element, elements) for each vector of n; all but the last are full, which the compiler can see
+template <class V, class F>
+[[gnu::always_inline]] inline void for_vectors(int64_t n, const F& f) {
+  int64_t i = 0;
+  for (; i + V::kWidth <= n; i += V::kWidth) f(i, int64_t{V::kWidth});
+  if (i < n) f(i, n - i);
+}
+
 // 2^x, relative error 3e-9 + rounding (kDegree 6) or 4e-6 (kDegree 4); minimax on [-1/2, 1/2] with p(0) = 1.
 // 0 below 2^-100, so that products with factors >= 2^-26 are never denormal, whatever the thread's setting
 // (base/system/denormals.h). x <= 126.
@@ -153,6 +161,16 @@ inline typename V::Reg slope_of(typename V::Reg u) {
     const Reg cdf = V::select_negative(u, tail, V::sub(one, tail));
     return V::fma(V::mul(u, V::set1(0.39894228f)), gauss, cdf);
   }
+}
+
+// SiLU and its slope by one exponential: u F(u), and F(u) + u F'(u)
+template <class V, int kDegree>
+inline void silu_of(typename V::Reg u, typename V::Reg* silu, typename V::Reg* slope) {
+  typename V::Reg tail, gauss;
+  logistic_tail<V, kDegree>(u, &tail, &gauss);
+  const typename V::Reg cdf = V::select_negative(u, tail, V::sub(V::set1(1.0f), tail));
+  *silu = V::mul(u, cdf);
+  *slope = V::fma(V::mul(u, V::set1(0.39894228f)), gauss, cdf);
 }
 
 // Activations and their slopes, with constants kept in registers between vectors

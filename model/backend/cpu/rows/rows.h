@@ -35,14 +35,6 @@ inline int64_t lanes_left(int64_t i, int64_t n) {
   return std::min<int64_t>(V::kWidth, n - i);
 }
 
-// f(first element, elements) for each vector of n; all but the last are full, which the compiler can see
-template <class V, class F>
-[[gnu::always_inline]] inline void for_vectors(int64_t n, const F& f) {
-  int64_t i = 0;
-  for (; i + V::kWidth <= n; i += V::kWidth) f(i, int64_t{V::kWidth});
-  if (i < n) f(i, n - i);
-}
-
 constexpr int64_t kRowBlock =
     8;  // rows whose column sums are kept in registers before the partial is touched
 

@@ -19,8 +19,6 @@ template <class V, DType kAct>
 void swiglu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, const float* scale,
                           void* du, float* dscale) {
   using Reg = typename V::Reg;
-  const ActivationOf<V, Activation::silu, degree_for(kAct)> silu;
-  const SlopeOf<V, Activation::silu, degree_for(kAct)> slope;
   for (int64_t r = 0; r < rows; ++r) {
     const Reg factor = V::set1(scale != nullptr ? scale[r] : 1.0f);
     Reg sum = V::zero();
@@ -29,9 +27,10 @@ void swiglu_backward_rows(int64_t rows, int64_t cols, const void* u, const void*
           const int64_t at = 2 * r * cols + j;
           const Reg gate = load_act<V, kAct>(u, at, m), up = load_act<V, kAct>(u, at + cols, m);
           const Reg whole = load_act<V, kAct>(dg, r * cols + j, m), d = V::mul(factor, whole);
-          const Reg of_gate = silu(gate);
+          Reg of_gate, slope;
+          silu_of<V, degree_for(kAct)>(gate, &of_gate, &slope);
           if (dscale != nullptr) sum = V::fma(V::mul(whole, of_gate), up, sum);
-          store_act<V, kAct>(du, at, V::mul(V::mul(d, up), slope(gate)), m);
+          store_act<V, kAct>(du, at, V::mul(V::mul(d, up), slope), m);
           store_act<V, kAct>(du, at + cols, V::mul(d, of_gate), m);
         });
     if (dscale != nullptr) dscale[r] = V::sum(sum);
