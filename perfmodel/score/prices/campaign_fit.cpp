@@ -22,7 +22,8 @@ constexpr double kFew = 5;  // different runs whose information the other parame
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 constexpr double kFarOfFew = 0.35;  // log sigma an e-fold that the prices of a few runs leave, from campaigns
                                     // left out
-constexpr double kScale = 3;        // prior length scale, in octaves
+constexpr double kNoiseOfFew = 3;  // misfits, from campaigns left out: what a few runs share is not known yet
+constexpr double kScale = 3;       // prior length scale, in octaves
 constexpr double kRoot3 = 1.7320508075688772;
 
 /// Runs of one group deviate together. `share`: prior deviation in misfits.
@@ -40,7 +41,11 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
   // All proportional to the expected misfit of counts and prices.
   amplitude_ = process_sigma(quantity);
-  noise_ = 0.5 * quantity.misfit;
+  std::set<std::string> different;
+  for (const Sample* r : training) different.insert(r->values.at(""));
+  different_ = static_cast<double>(different.size());
+  usual_noise_ = (0.5 + kNoiseOfFew * few()) * quantity.misfit;
+  noise_ = usual_noise_;
   offset2_ = std::pow(offset_sigma(quantity), 2);
   for (const Level& l : kLevels) levels_.push_back(l.share * quantity.misfit);
   floor_ = std::min(0.015, 0.19 * quantity.misfit);
@@ -138,7 +143,7 @@ void CampaignFit::learn_scales() {
   mean.setConstant(std::log(3.0));
   sigma.setConstant(0.4);  // tight: a few dozen runs say little about thirty scales
   mean[static_cast<Eigen::Index>(m)] = std::log(process_sigma(quantity_));
-  mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.5 * quantity_.misfit);
+  mean[static_cast<Eigen::Index>(m) + 1] = std::log(usual_noise_);
   for (size_t l = 0; l < parts.size(); ++l)
     mean[own + static_cast<Eigen::Index>(l)] = std::log(kLevels[parts[l]].share * quantity_.misfit);
   sigma.segment(static_cast<Eigen::Index>(m), 2).setConstant(0.7);
@@ -310,12 +315,8 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
 }
 
 void CampaignFit::calibrate() {
-  std::set<std::string> sources, different;
-  for (const Sample* r : rows_) {
-    sources.insert(r->values.at("source"));
-    different.insert(r->values.at(""));
-  }
-  different_ = static_cast<double>(different.size());
+  std::set<std::string> sources;
+  for (const Sample* r : rows_) sources.insert(r->values.at("source"));
   hold_out("", sources);  // repetitions of a run stay together
   for (const char* what : kNews) hold_out(what, sources);
 }
@@ -327,6 +328,10 @@ std::vector<std::string> CampaignFit::news_of(const Sample& s) const {
                      [&](const Sample* r) { return r->values.at(what) == s.values.at(what); }))
       news.emplace_back(what);
   return news;
+}
+
+double CampaignFit::few() const {
+  return kFew / (kFew + different_);
 }
 
 double CampaignFit::width(const Sample& s, const std::vector<std::string>& news) const {
@@ -368,9 +373,8 @@ Estimated CampaignFit::predict(const Sample& s) const {
       }
     share = beyond / (variance + beyond);
     // Prices, scales and quantiles from a few different runs are themselves uncertain.
-    const double few = kFew / (kFew + different_);
-    variance += few * few * far_variance(quantity_, s, mean, kFarOfFew);
-    const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
+    variance += few() * few() * far_variance(quantity_, s, mean, kFarOfFew);
+    const double own = width(s, unseen) * std::sqrt((1 + few()) * (variance + beyond));
     // A few runs reduce uncertainty and never add to the prior's. If they contradict the belief, its end on
     // that side stays as likely as theirs, as far as the other side allows.
     const Spread before = unseen_spread(quantity_, s, belief_);

@@ -38,6 +38,7 @@ class CampaignFit {
   std::vector<std::string> news_of(const Sample& s) const;
   Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
   double kernel(const Sample& a, const Sample& b) const;
+  double few() const;  // share of the prior in what its runs tell: 1 without any
   double width(const Sample& s, const std::vector<std::string>& news) const;  // half width in sigmas
 
   const Quantity& quantity_;
@@ -50,6 +51,7 @@ class CampaignFit {
   Eigen::VectorXd residual_;                          // against the belief's mean, linearised
   Eigen::VectorXd scales_;                            // length scales [d]
   double amplitude_ = 0, noise_ = 0;                  // log sigmas
+  double usual_noise_ = 0;                            // expected of noise_, before its runs tell
   double offset2_ = 0;                                // variance of a campaign's offset
   std::vector<double> levels_;                        // log sigma shared by a group's members, by kLevels
   std::vector<std::vector<int>> groups_;              // [level][row]

@@ -19,8 +19,10 @@ CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, cons
 double CampaignPredictor::unsaid(const PublishedRun& run) {
   constexpr double kFew = 5;  // rows after which half of it is left
   if (!without_rows_ || run.unsaid.empty()) return 0;
-  const double all = without_rows_->predict(run).of.value, usual = without_rows_->relative(run).value;
-  return std::log(all / usual) * kFew / (kFew + static_cast<double>(own_.size()));
+  const auto [log_ratio, first] = others_.unsaid.try_emplace({run.id, run.specification(), run.runs_on});
+  if (first)
+    log_ratio->second = std::log(without_rows_->predict(run).of.value / without_rows_->relative(run).value);
+  return log_ratio->second * kFew / (kFew + static_cast<double>(own_.size()));
 }
 
 const CampaignFit& CampaignPredictor::fit_of(const ForeignEngine* engine) {

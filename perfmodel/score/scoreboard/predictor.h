@@ -11,6 +11,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "perfmodel/score/prices/campaign_fit.h"
@@ -26,12 +28,14 @@ struct Others {
   explicit Others(const Samples& runs) : choices(runs), usual(runs) {}
   Choices choices;
   ConstantMfu usual;
+  /// By id, specification and engine: log of all readings' answer over the usual one's, kept as asked for.
+  mutable std::map<std::tuple<std::string, std::string, const ForeignEngine*>, double> unsaid;
 };
 
 class CampaignPredictor {
  public:
   using Believe = std::function<PriceBelief(const ForeignEngine*)>;
-  /// `others` must outlive it.
+  /// `others` must outlive it, and serve one quantity and belief.
   CampaignPredictor(const Quantity& quantity, Samples own, const Others& others, Believe believe);
   OpenEstimate predict(const PublishedRun& run);
   OpenEstimate predict(const OpenRun& open);
@@ -40,7 +44,7 @@ class CampaignPredictor {
   const CampaignFit& fit_of(const ForeignEngine* engine);
   OpenEstimate over(const std::vector<RunReading>& readings);
   Estimated relative(const PublishedRun& run);
-  /// Log of all readings' answer over the usual reading's, by other campaigns; 0 without training rows
+  /// What `others.unsaid` has of it, less with more training rows; 0 without any
   double unsaid(const PublishedRun& run);
   const Quantity& quantity_;
   std::vector<Sample> said_;  // training rows, less what they leave unsaid
