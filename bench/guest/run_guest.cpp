@@ -10,6 +10,7 @@
 #include "bench/guest/guest_log.h"
 #include "bench/guest/guest_output.h"
 #include "bench/guest/other_host.h"
+#include "bench/guest/write_events.h"
 #include "bench/sweep/run/classify.h"
 #include "bench/sweep/run/process.h"
 #include "model/base/system/signal_name.h"
@@ -19,7 +20,9 @@
 namespace isobar {
 namespace {
 
-constexpr double kOthers_s = 3;  // within which another node reports its failure
+constexpr double kLook_s = 0.05;   // between looks, if nothing is written
+constexpr double kRest_s = 0.001;  // after a look, for programs that write all the time
+constexpr double kOthers_s = 3;    // within which another node reports its failure
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,6 +45,7 @@ class GuestRun {
   EndRecord operator()() {
     begin();
     const double began = now_s();
+    const WriteEvents writes({output_.out(), output_.err()});
     WatchedProcess process(
         {.argv = {"/bin/sh", "-c", command_},
          .env = {{"PYTHONUNBUFFERED", "1"}},  // else Python keeps its lines until there are many
@@ -53,7 +57,8 @@ class GuestRun {
     bool too_long = false;
     std::optional<Verdict> other;  // of another node's
     const auto take = [&](const Record& r) { write(r); };
-    while (!process.wait(0.05)) {
+    while (!process.wait(kRest_s) && !process.wait(kLook_s, writes.descriptor())) {
+      writes.forget();
       if (output_.read(take)) log_.heartbeat();
       if (!other && (other = failure_of_others())) process.cancel();
       if (output_.too_much() && !std::exchange(too_long, true)) process.cancel();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <utility>
 
@@ -13,6 +14,17 @@ namespace {
 constexpr size_t kMostAtOnce = 16 << 20;  // bytes of a call
 constexpr size_t kMostOfALine = 1 << 16;  // bytes; the rest of a line is left out
 constexpr size_t kLastWords = 1 << 14;    // bytes kept for the verdict
+constexpr double kTick_s = 0.01;          // the longest of a kernel's clock (CONFIG_HZ=100)
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// When a file's last bytes were written, by its time and this one: files bear the time of the kernel's last
+// tick. A clock ahead of ours is another machine's.
+double end_of_tick(double written) {
+  return std::max(written, std::min(now(), written + kTick_s));
+}
 
 }  // namespace
 
@@ -42,7 +54,7 @@ void FollowedText::split(std::string_view some, double written, const Use& use) 
 }
 
 bool FollowedText::read(const Use& use) {
-  const double written = written_at(file_);
+  const double written = end_of_tick(written_at(file_));
   std::ifstream in(file_, std::ios::binary);
   in.seekg(read_);
   std::array<char, 1 << 16> some;
@@ -58,7 +70,7 @@ bool FollowedText::read(const Use& use) {
 void FollowedText::end(const Use& use) {
   while (read(use)) {
   }
-  if (!part_.empty()) use(std::exchange(part_, ""), written_at(file_));
+  if (!part_.empty()) use(std::exchange(part_, ""), end_of_tick(written_at(file_)));
 }
 
 }  // namespace isobar

@@ -14,7 +14,7 @@ namespace isobar {
 
 class FollowedText {
  public:
-  /// `written`: when the file was last written to, in seconds since 1970
+  /// `written`: when the file was last written to, in seconds since 1970; exact if read as it is written
   using Use = std::function<void(const std::string& line, double written)>;
   /// From byte `from` on
   explicit FollowedText(std::filesystem::path file, int64_t from = 0) : file_(std::move(file)), read_(from) {}

@@ -12,7 +12,9 @@
 namespace isobar {
 namespace {
 
-constexpr double kLongestWait = 0.5;   // seconds for further lines of the newest step
+constexpr double kLongestWait = 0.5;  // seconds for further lines of the newest step
+constexpr double kMoment =
+    0.005;  // seconds: a program that prints several steps at once writes them one by one
 constexpr double kBatchFactor = 1.15;  // of rates and times of a line: both are rounded
 constexpr double kClockFactor = 1.5;   // of a rate and our clock, which also counts what lies between steps
 constexpr double kWallShare = 0.8;     // of the claimed times the clock has to show, ...
@@ -131,13 +133,14 @@ std::vector<Record> OutputReader::take(double now) {
   while (!waiting_.empty()) {
     // Steps of one moment share the time since the step before.
     size_t n = 1;
-    while (n < waiting_.size() && waiting_[n].now == waiting_[0].now) ++n;
+    while (n < waiting_.size() && waiting_[n].now - waiting_[0].now < kMoment) ++n;
     if (n == waiting_.size() && !ended_ && now - waiting_[0].now < kLongestWait) break;
-    const double since = waiting_[0].now - written_at_;
-    const auto steps = static_cast<double>(waiting_[n - 1].step - written_);
+    const Waiting& last = waiting_[n - 1];
+    const double since = last.now - written_at_;
+    const auto steps = static_cast<double>(last.step - written_);
     const std::optional<double> each =
         written_at_ >= 0 && since > 0 ? std::optional(since / steps) : std::nullopt;
-    written_at_ = waiting_[0].now;
+    written_at_ = last.now;
     for (; n > 0; --n) {
       write(waiting_.front(), each, out_);
       written_ = waiting_.front().step;

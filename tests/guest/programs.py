@@ -5,7 +5,7 @@
 Each of tests/guest/programs is swept over ranks, batches and more; the sweep is killed and taken up, one run is killed and
 goes on from its own checkpoint, half of the runs predict the other half's steps by settings alone, and report and check
 read the results. Needs a Python with PyTorch and the packages: .venv-packages, or ISOBAR_PACKAGES_PYTHON; a program whose
-package is missing is left out. About four minutes a program.
+package is missing is left out. About eight minutes a program.
 """
 
 import argparse
@@ -38,18 +38,18 @@ PROGRAMS = {
         command=f"{PYTHON} {SCRIPTS}/lightning_script.py --devices {{ranks}} --batch_size {{policy.micro_batch}} "
                 "--num_workers {data.workers} --max_steps {train.steps} --save {out}/save {resume}",
         settings={"run.reads": "lightning", "run.checkpoint": "save/*.ckpt", "run.resume": "--ckpt_path {checkpoint}"},
-        zip=batches([1, 2], [8, 16, 32, 64]), axes={"data.workers": [0, 1]}, steps=40),
+        zip=batches([1, 2], [8, 16, 24, 32, 48, 64]), axes={"data.workers": [0, 1]}, steps=40),
     "aurora": dict(
         command=f"{TORCHRUN} {SCRIPTS}/aurora_script.py --batch {{policy.micro_batch}} --steps {{train.steps}} "
                 "--save {out}/save {resume}",
         settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
                   "run.resume": "--resume {checkpoint}"},
-        zip=batches([1, 2], [1, 2, 3, 4, 6, 8, 10, 12]), axes={}, steps=40),
+        zip=batches([1, 2], range(1, 13)), axes={}, steps=120),
     "deepspeed": dict(
         command=f"{TORCHRUN} {SCRIPTS}/deepspeed_script.py --micro_batch {{policy.micro_batch}} --stage {{policy.zero}} "
                 "--steps {train.steps} --save {out}/save {resume}",
         settings={"run.reads": "deepspeed", "run.checkpoint": "save/latest", "run.resume": "--resume"},
-        zip=batches([1, 2], [2, 4, 8]), axes={"policy.zero": [0, 1, 2]}, steps=60)}
+        zip=batches([1, 2], [2, 4, 6, 8]), axes={"policy.zero": [0, 1, 2]}, steps=60)}
 
 
 class Study:

@@ -2,9 +2,12 @@
 // what is left when they never end.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
+#include <map>
 
 #include "bench/guest/run_guest.h"
+#include "model/base/step_stats.h"
 #include "model/records/results.h"
 #include "tests/engine/command.h"
 
@@ -120,6 +123,26 @@ TEST(Guest, ASignalEndsItAndIsSaid) {
 }
 
 // It counts to ten, and stops itself at step 5 the first time.
+TEST(Guest, StepsAreTimedWhenTheyAreWritten) {
+  const Folder dir;
+  std::ofstream(dir / "program.sh")
+      << "i=0; while [ $i -lt 40 ]; do i=$((i + 1)); echo \"step $i at $(date +%s%N)\"; sleep 0.03; done\n";
+  const Ended e = train_command({"run.command=" + nlohmann::json("sh " + (dir / "program.sh")).dump(),
+                                 "run.out=" + (dir / "run"), "run.reads=step {step} at"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const RunRecord r = load_run(dir / "run", nullptr);
+  std::ifstream out(dir / "run/output.txt");
+  std::map<int64_t, double> at;
+  std::string step, word;
+  for (double ns = 0, n = 0; out >> step >> n >> word >> ns;) at[static_cast<int64_t>(n)] = 1e-9 * ns;
+  ASSERT_EQ(at.size(), 40u);
+  std::vector<double> off;
+  for (const StepRecord& s : r.steps)
+    if (at.contains(s.step - 1)) off.push_back(std::abs(s.seconds - (at[s.step] - at[s.step - 1])));
+  ASSERT_GE(off.size(), 30u);
+  EXPECT_LT(quantile(off, 0.5), 0.004) << "a clock's tick, and less than a look's 50 ms";
+}
+
 TEST(Guest, IsTakenUpFromItsOwnCheckpoint) {
   const Folder dir;
   std::ofstream(dir / "counts.sh")

@@ -53,10 +53,11 @@ WatchedProcess::~WatchedProcess() {
   ::close(report_);
 }
 
-bool WatchedProcess::wait(double seconds) {
+bool WatchedProcess::wait(double seconds, int wakes) {
   if (ended_) return true;
-  pollfd p{report_, POLLIN, 0};
-  if (::poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) return false;  // also after a signal
+  pollfd p[] = {{report_, POLLIN, 0}, {wakes, POLLIN, 0}};                // a negative one is left out
+  if (::poll(p, 2, static_cast<int>(seconds * 1000)) <= 0) return false;  // also after a signal
+  if (p[0].revents == 0) return false;
   ProcessOutcome received;
   ssize_t n = 0;
   while ((n = ::read(report_, &received, sizeof received)) < 0 && errno == EINTR) {

@@ -62,8 +62,9 @@ class WatchedProcess {
   WatchedProcess(const WatchedProcess&) = delete;
   WatchedProcess& operator=(const WatchedProcess&) = delete;
 
-  bool wait(double seconds);  // true once it has ended
-  void cancel();              // SIGTERM, then SIGKILL after the grace period
+  /// True once it has ended. Returns before `seconds` have passed if the descriptor `wakes` can be read.
+  bool wait(double seconds, int wakes = -1);
+  void cancel();  // SIGTERM, then SIGKILL after the grace period
   /// Sends SIGUSR1 to the command alone; launchers forward it to their ranks and wait
   /// (model/engine/liveness/signals.h).
   void notify();
