@@ -44,7 +44,7 @@ class CampaignPredictor {
   const CampaignFit& fit_of(const ForeignEngine* engine);
   OpenEstimate over(const std::vector<RunReading>& readings);
   Estimated relative(const PublishedRun& run);
-  /// What `others.unsaid` has of it, less with more training rows; 0 without any
+  /// Its entry of `others.unsaid`, the less the more training rows there are; 0 without any
   double unsaid(const PublishedRun& run);
   const Quantity& quantity_;
   std::vector<Sample> said_;  // training rows, less what they leave unsaid
