@@ -19,7 +19,7 @@ class WriteEvents {
 
   /// Can be read once a file was written to; -1: there are no events.
   int descriptor() const { return descriptor_; }
-  /// All that were told so far
+  /// Empties the descriptor: what was written until now is known.
   void forget() const;
 
  private:
