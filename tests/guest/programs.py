@@ -1,4 +1,4 @@
-"""Programs of others, as they are, under `isobar sweep`: Lightning, microsoft-aurora and DeepSpeed on CPUs.
+"""Programs of others, as they are, under `isobar sweep`: PyTorch's DDP and FSDP, Lightning, microsoft-aurora and DeepSpeed on CPUs.
 
     python3 tests/guest/programs.py --isobar build/isobar [--programs aurora] [--keep FOLDER]
 
@@ -34,18 +34,35 @@ def batches(ranks, sizes):
 
 # package, command, further settings, axes that vary together, further axes; and how a run is taken up
 PROGRAMS = {
+    "ddp": dict(
+        package="torch",
+        command=f"{TORCHRUN} {SCRIPTS}/ddp_script.py --batch {{policy.micro_batch}} --amp {{policy.amp}} --steps {{train.steps}} "
+                "--save {out}/save {resume}",
+        settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
+                  "run.resume": "--resume {checkpoint}"},
+        zip=batches([1, 2], [2, 4, 6, 8, 12, 16]), axes={"policy.amp": ["none", "bf16"]}, steps=80),
+    "fsdp": dict(
+        package="torch",
+        command=f"{TORCHRUN} {SCRIPTS}/fsdp_script.py --batch {{policy.micro_batch}} --reshard {{policy.zero}} "
+                "--steps {train.steps} --save {out}/save {resume}",
+        settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
+                  "run.resume": "--resume {checkpoint}"},
+        zip=batches([1, 2], [1, 2, 3, 4, 6, 8]), axes={"policy.zero": [2, 3]}, steps=80),
     "lightning": dict(
+        package="lightning",
         command=f"{PYTHON} {SCRIPTS}/lightning_script.py --devices {{ranks}} --batch_size {{policy.micro_batch}} "
                 "--num_workers {data.workers} --max_steps {train.steps} --save {out}/save {resume}",
         settings={"run.reads": "lightning", "run.checkpoint": "save/*.ckpt", "run.resume": "--ckpt_path {checkpoint}"},
         zip=batches([1, 2], [8, 16, 24, 32, 48, 64]), axes={"data.workers": [0, 1]}, steps=40),
     "aurora": dict(
+        package="aurora",
         command=f"{TORCHRUN} {SCRIPTS}/aurora_script.py --batch {{policy.micro_batch}} --steps {{train.steps}} "
                 "--save {out}/save {resume}",
         settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
                   "run.resume": "--resume {checkpoint}"},
         zip=batches([1, 2], range(1, 13)), axes={}, steps=120),
     "deepspeed": dict(
+        package="deepspeed",
         command=f"{TORCHRUN} {SCRIPTS}/deepspeed_script.py --micro_batch {{policy.micro_batch}} --stage {{policy.zero}} "
                 "--steps {train.steps} --save {out}/save {resume}",
         settings={"run.reads": "deepspeed", "run.checkpoint": "save/latest", "run.resume": "--resume"},
@@ -146,9 +163,9 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     ran = False
     for name in options.programs:
-        probe = PYTHON.exists() and subprocess.run([PYTHON, "-c", f"import torch, {name}"], capture_output=True)
+        probe = PYTHON.exists() and subprocess.run([PYTHON, "-c", f"import torch, {PROGRAMS[name]['package']}"], capture_output=True)
         if not probe or probe.returncode:
-            print(f"SKIPPED: {PYTHON} has no PyTorch with {name}")
+            print(f"SKIPPED: {PYTHON} has no PyTorch, or no package for {name}")
             continue
         with tempfile.TemporaryDirectory() as made:
             folder = (options.keep or pathlib.Path(made)) / name
