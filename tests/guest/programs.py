@@ -32,21 +32,21 @@ def batches(ranks, sizes):
             "train.global_batch": [r * m for r, m in both]}
 
 
+PRINTED = {"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt", "run.resume": "--resume {checkpoint}"}
+
 # package, command, further settings, axes that vary together, further axes; and how a run is taken up
 PROGRAMS = {
     "ddp": dict(
         package="torch",
         command=f"{TORCHRUN} {SCRIPTS}/ddp_script.py --batch {{policy.micro_batch}} --amp {{policy.amp}} --steps {{train.steps}} "
                 "--save {out}/save {resume}",
-        settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
-                  "run.resume": "--resume {checkpoint}"},
+        settings=PRINTED,
         zip=batches([1, 2], [2, 4, 6, 8, 12, 16]), axes={"policy.amp": ["none", "bf16"]}, steps=80),
     "fsdp": dict(
         package="torch",
         command=f"{TORCHRUN} {SCRIPTS}/fsdp_script.py --batch {{policy.micro_batch}} --reshard {{policy.zero}} "
                 "--steps {train.steps} --save {out}/save {resume}",
-        settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
-                  "run.resume": "--resume {checkpoint}"},
+        settings=PRINTED,
         zip=batches([1, 2], [1, 2, 3, 4, 6, 8]), axes={"policy.zero": [2, 3]}, steps=80),
     "lightning": dict(
         package="lightning",
@@ -58,8 +58,7 @@ PROGRAMS = {
         package="aurora",
         command=f"{TORCHRUN} {SCRIPTS}/aurora_script.py --batch {{policy.micro_batch}} --steps {{train.steps}} "
                 "--save {out}/save {resume}",
-        settings={"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt",
-                  "run.resume": "--resume {checkpoint}"},
+        settings=PRINTED,
         zip=batches([1, 2], range(1, 13)), axes={}, steps=120),
     "deepspeed": dict(
         package="deepspeed",

@@ -38,7 +38,7 @@ class Language(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--reshard", type=int, choices=[2, 3], default=3, help="ZeRO stage: 3 gathers weights once more backward")
+    parser.add_argument("--reshard", type=int, default=3, help="ZeRO stage: 3 gathers weights once more backward")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--save", type=pathlib.Path)
     parser.add_argument("--resume", type=pathlib.Path)
