@@ -12,9 +12,8 @@
 namespace isobar {
 namespace {
 
-constexpr double kLongestWait = 0.5;  // seconds for further lines of the newest step
-constexpr double kMoment =
-    0.005;  // seconds: a program that prints several steps at once writes them one by one
+constexpr double kLongestWait = 0.5;   // seconds for further lines of the newest step
+constexpr double kMoment = 0.005;      // seconds in which steps are written that were printed at once
 constexpr double kBatchFactor = 1.15;  // of rates and times of a line: both are rounded
 constexpr double kClockFactor = 1.5;   // of a rate and our clock, which also counts what lies between steps
 constexpr double kWallShare = 0.8;     // of the claimed times the clock has to show, ...
