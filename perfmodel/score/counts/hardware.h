@@ -31,6 +31,7 @@ struct ChipSpec {
   double accurate_fp32() const;       // fp32 products made of three tf32 ones (CUTLASS' 3xTF32)
   std::string chip() const;           // name without memory size and form factor
   double reached(Precision p) const;  // FLOP/s of the best large product
+  bool has_links() const { return link_rate > host_rate; }  // NVLink and its like; false: PCIe alone
 };
 
 /// True for chips with fp8 products, all of which are younger than flash attention (2022).

@@ -49,9 +49,9 @@ double longer(double a, double b) {
   return hi * std::sqrt(std::sqrt(1 + q2 * q2));
 }
 
-/// Accelerators on the fast link: the node, or a larger rack-scale domain.
+/// Accelerators on the fast link: the node, a larger rack-scale domain, or a socket's cards without links.
 double domain_of(const PublishedRun& r) {
-  return std::max<double>(r.node, r.gpu->domain);
+  return r.gpu->has_links() ? std::max<double>(r.node, r.gpu->domain) : r.gpu->domain;
 }
 
 double nic_rate_of(const PublishedRun& r) {
