@@ -40,6 +40,8 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
+constexpr double kA100Arithmetic = 248;  // FLOP while a byte is read, in bf16: sizes are given as on an A100
+
 constexpr double kSharp = 4;  // sharpness of the maximum of two concurrent activities
 double longer(double a, double b) {
   if (b <= 0) return a;
@@ -62,8 +64,9 @@ double nic_rate_of(const PublishedRun& r) {
 /// `together` share a node.
 double ring_seconds(const PublishedRun& r, double bytes, double passes, double ranks, double together,
                     bool& far) {
-  far = ranks > together + 0.5;
-  const CollectiveCounts c = ring_counts(bytes, {ranks, far ? together : ranks}, passes);
+  const bool beyond = ranks > together + 0.5;
+  far = beyond && r.gpu->has_links();  // between sockets are no NICs
+  const CollectiveCounts c = ring_counts(bytes, {ranks, beyond ? together : ranks}, passes);
   return std::max(c.wire_host / r.gpu->link_rate, c.wire_net / nic_rate_of(r));
 }
 
@@ -115,8 +118,11 @@ StepCounts count_step(const PublishedRun& r) {
   const double peak = g.peak(r.precision);
   const double rate = g.reached(r.precision);
   c.gemm_s = 2 * T * weights.dense() / r.tp * passes / rate;
-  c.width = std::min(r.hidden, r.experts > 0 ? r.hidden : r.ffn) / r.tp;
-  c.tokens = T;
+  // Roofline: a product's operands take as long as its arithmetic at sizes proportional to this.
+  const double operand = r.precision == Precision::fp4 ? 0.5 : r.precision == Precision::fp8 ? 1 : bytes;
+  const double arithmetic = rate * operand / g.memory_rate / kA100Arithmetic;
+  c.width = std::min(r.hidden, r.experts > 0 ? r.hidden : r.ffn) / r.tp / arithmetic;
+  c.tokens = T / arithmetic;
   c.expert_layers = experts.share;
   c.expert_s = 2 * T * weights.active / r.tp * passes / rate;
 
@@ -172,8 +178,8 @@ StepCounts count_step(const PublishedRun& r) {
     c.cp_s = 3 * ring_seconds(r, 2 * r.cp * T * kv / r.tp * bytes, 1, r.cp, together, far);
   }
   if (r.experts > 0) {
-    c.expert_width = std::min(r.hidden, r.expert_ffn) / experts.tp;
-    c.expert_rows = experts.rows;
+    c.expert_width = std::min(r.hidden, r.expert_ffn) / experts.tp / arithmetic;
+    c.expert_rows = experts.rows / arithmetic;
     const double rows = experts.share * T * r.top_k / r.tp;  // sent by a rank, each to one expert
     // Rows are sorted by expert and brought back, before and after the wires, forward and backward: 16
     // passes.
@@ -295,6 +301,12 @@ double host_seconds(const StepCounts& c, const Prices& price) {
 }
 
 }  // namespace
+
+double device_floor(const StepCounts& c) {
+  const double layer = c.gemm_s + c.expert_s + c.expert_traffic_s + c.attention_s / c.usable + c.scores_s +
+                       c.torch_s + c.fused_s + c.pointwise_s + c.norms_s + (c.tp_far ? 0 : c.tp_s);
+  return (c.layers * layer + c.vocabulary_s) * (c.micro_batches + c.fill) + c.optimizer_s;
+}
 
 double busy(const StepCounts& c, const Prices& price) {
   return device_seconds(c, price) / host_seconds(c, price);

@@ -20,8 +20,8 @@ enum class Price : int {
   gemm,            // slowdown against the best large matrix product
   gemm_low,        // further factor of fp8 and fp4 products
   gemm_fp4,        // further factor of fp4 products
-  gemm_width,      // matrix width at half efficiency
-  gemm_tokens,     // rows at half efficiency
+  gemm_width,      // matrix width at half efficiency, on an A100
+  gemm_tokens,     // rows at half efficiency, on an A100
   attention,       // 1/efficiency of flash-attention 2 over many keys
   attention_keys,  // keys per query at half efficiency, due to partial tiles
   attention_v1,    // further factor of flash-attention 1
@@ -77,7 +77,7 @@ struct StepCounts {
   double layers = 1;                 // of the stage
   double gemm_s = 0;                 // a layer and micro-batch, all passes
   double low = 0, fp4 = 0;           // 1: fp8 or fp4; fp4
-  double width = 1, tokens = 1;      // of the local products
+  double width = 1, tokens = 1;      // of the local products, as an A100 would have to have them
   double attention_s = 0, keys = 1;  // mean keys per query
   double usable = 1;                 // share of the peak of the GPUs that flash kernels are written for
   double scores_s = 0;               // unfused attention, at the matrix peak
@@ -87,7 +87,7 @@ struct StepCounts {
   double pointwise_s = 0;
   double expert_layers = 0;                   // share of the layers
   double expert_s = 0, expert_traffic_s = 0;  // products; rows sorted, gathered and scattered
-  double expert_width = 1, expert_rows = 1;   // of an expert's products
+  double expert_width = 1, expert_rows = 1;   // of an expert's products, likewise
   double norms_s = 0;                         // further traffic of RMS norms without a kernel of their own
   double compiled = 0;                        // 1: pointwise work is compiled
   double launches = 1;                        // layer passes: forward + backward = 1
@@ -116,6 +116,8 @@ struct StepCounts {
 
 StepCounts count_step(const PublishedRun& run);
 double step_seconds(const StepCounts& c, const Prices& p);
+/// Accelerator time of the step at spec-sheet rates, the pipeline's bubble included: what no wait adds to.
+double device_floor(const StepCounts& c);
 /// A layer's accelerator time over its host launch time: above 1 the accelerator is busy.
 double busy(const StepCounts& c, const Prices& p);
 

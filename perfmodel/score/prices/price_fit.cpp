@@ -260,17 +260,14 @@ double log_value(const Quantity& q, const Sample& s, const VectorXd& log_prices)
 
 double far_variance(const Quantity& q, const Sample& s, double log_value, double sigma, double power) {
   if (&q != &kStepSeconds) return 0;
-  // A pipeline bubble's slots are as certain as its products.
-  const StepCounts& c = s.counts;
-  const double sure = c.ceiling_s * (1 + c.fill / c.micro_batches);
-  const double far = std::max(0.0, log_value - std::log(sure));
+  const double far = std::max(0.0, log_value - std::log(device_floor(s.counts)));
   return std::pow(sigma * std::max(far, std::pow(far, power)), 2);
 }
 
 Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
   // Log sigma of a step e times as long as ideal, and its growth, from campaigns left out: a layout that
   // waits for ten things is least known, one near the peak has few ways to differ.
-  constexpr double kFar = 0.55, kFarPower = 1.6;
+  constexpr double kFar = 0.7, kFarPower = 2.2;
   const double middle = log_value(q, s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
   below += far_variance(q, s, middle, kFar, kFarPower);
