@@ -43,6 +43,7 @@ struct Tier {
   double links = 1;        // of each rank: NVLink counts as one, NICs are counted (0.5: two ranks share one)
   double latency = 0;      // s, of one message
   bool reduction = false;  // the switch adds (NVLS, SHARP): an all-reduce sends its bytes once
+  bool sockets = false;    // joins the sockets of a host, whose cards have no links: no network
   std::vector<std::string> provenance;
   double of_rank() const { return bandwidth * links; }  // B/s
 };

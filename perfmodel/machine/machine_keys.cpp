@@ -131,6 +131,7 @@ const std::vector<MachineKey>& machine_key_rows() {
       {"accelerator.tiers.net.links", Form::positive, false, "Links of each rank."},
       {"accelerator.tiers.net.latency", Form::positive, true, "Seconds of one message."},
       {"accelerator.tiers.net.reduction", Form::truth, false, "Switches reduce (NVLS, SHARP)."},
+      {"accelerator.tiers.net.sockets", Form::truth, false, "It joins sockets of a host, not hosts."},
       {"accelerator.tiers.net.provenance", Form::words, false, "Where the figures are from."},
       {"storage", Form::section, false, "Storage, for checkpoints."},
       {"storage.host_bandwidth", Form::positive, false, "B/s that one host writes."},

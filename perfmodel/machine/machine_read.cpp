@@ -124,11 +124,13 @@ Tier read_tier(const Reader& r, const std::string& name, bool last) {
   t.bandwidth = r.positive("bandwidth", "give B/s of one link in one direction, e.g. 25e9");
   if (r.has("links")) t.links = r.positive("links", "give links of each rank, e.g. 1");
   t.latency = r.positive("latency", "give seconds of one message, e.g. 5e-6");
-  if (r.has("reduction")) {
-    if (!r.value()["reduction"].is_boolean())
-      r.fail("reduction", "must be true or false", "true: NVLS or SHARP");
-    t.reduction = r.value()["reduction"].get<bool>();
-  }
+  const auto truth = [&](const char* key, const char* mend) {
+    if (!r.has(key)) return false;
+    if (!r.value()[key].is_boolean()) r.fail(key, "must be true or false", mend);
+    return r.value()[key].get<bool>();
+  };
+  t.reduction = truth("reduction", "true: NVLS or SHARP");
+  t.sockets = truth("sockets", "true: it joins the sockets of a host");
   t.provenance = r.words("provenance");
   return t;
 }

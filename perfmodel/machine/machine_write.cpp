@@ -47,8 +47,9 @@ void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
     value("bandwidth", t->bandwidth);
     value("links", t->links);
     value("latency", t->latency);
-    out << YAML::Key << "reduction" << YAML::Value << t->reduction << YAML::Key << "provenance"
-        << YAML::Value;
+    out << YAML::Key << "reduction" << YAML::Value << t->reduction;
+    if (t->sockets) out << YAML::Key << "sockets" << YAML::Value << true;
+    out << YAML::Key << "provenance" << YAML::Value;
     write_words(out, t->provenance);
     out << YAML::EndMap;
   }

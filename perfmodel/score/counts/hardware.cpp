@@ -167,6 +167,7 @@ ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
   c.nic_latency = a.net.latency;
   if (a.host_bandwidth > 0) c.host_rate = a.host_bandwidth;
   c.domain = static_cast<int>(a.host.ranks);
+  c.sockets = a.net.sockets;
   return c;
 }
 

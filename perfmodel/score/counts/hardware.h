@@ -26,12 +26,12 @@ struct ChipSpec {
   double link_latency, nic_latency;   // s, of one message
   double host_rate;                   // B/s per direction to the host's memory
   int domain;                         // accelerators on the fast link, usual system
+  bool sockets;                       // beyond it are other sockets of the host, no NICs
   double matmul, matmul_low;          // shares of the half and fp8 peaks that the best large product reaches
   double peak(Precision p) const;     // falls back to the next wider type
   double accurate_fp32() const;       // fp32 products made of three tf32 ones (CUTLASS' 3xTF32)
   std::string chip() const;           // name without memory size and form factor
   double reached(Precision p) const;  // FLOP/s of the best large product
-  bool has_links() const { return link_rate > host_rate; }  // NVLink and its like; false: PCIe alone
 };
 
 /// True for chips with fp8 products, all of which are younger than flash attention (2022).

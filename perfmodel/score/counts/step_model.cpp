@@ -53,7 +53,7 @@ double longer(double a, double b) {
 
 /// Accelerators on the fast link: the node, a larger rack-scale domain, or a socket's cards without links.
 double domain_of(const PublishedRun& r) {
-  return r.gpu->has_links() ? std::max<double>(r.node, r.gpu->domain) : r.gpu->domain;
+  return r.gpu->sockets ? r.gpu->domain : std::max<double>(r.node, r.gpu->domain);
 }
 
 double nic_rate_of(const PublishedRun& r) {
@@ -65,7 +65,7 @@ double nic_rate_of(const PublishedRun& r) {
 double ring_seconds(const PublishedRun& r, double bytes, double passes, double ranks, double together,
                     bool& far) {
   const bool beyond = ranks > together + 0.5;
-  far = beyond && r.gpu->has_links();  // between sockets are no NICs
+  far = beyond && !r.gpu->sockets;
   const CollectiveCounts c = ring_counts(bytes, {ranks, beyond ? together : ranks}, passes);
   return std::max(c.wire_host / r.gpu->link_rate, c.wire_net / nic_rate_of(r));
 }

@@ -39,9 +39,8 @@ Voice voice_of(const Quantity& quantity, const Samples& campaign);
 PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
                     const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
-/// Model variance grows with log(step / ideal step), where the ideal step is products at the peak and the
-/// pipeline's bubble. `sigma`: of a step e times as long; elsewhere in proportion to that power of the
-/// logarithm.
+/// Model variance grows with log(step / device_floor). `sigma`: of a step e times as long; elsewhere in
+/// proportion to that power of the logarithm.
 double far_variance(const Quantity& quantity, const Sample& sample, double log_value, double sigma,
                     double power = 1);
 /// Log sigmas of a run of an unseen campaign, below and above: its prices' uncertainty, each principal axis

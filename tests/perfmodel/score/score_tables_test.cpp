@@ -203,6 +203,8 @@ TEST(PublishedTables, TablesOfOtherThingsAreRefused) {
 TEST(Hardware, NamesOfTablesFindTheirChips) {
   EXPECT_EQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
   EXPECT_EQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
+  EXPECT_TRUE(chip_named("A100-80GB-PCIe")->sockets);  // four cards under each
+  EXPECT_FALSE(chip_named("A100-80GB-SXM")->sockets);
   EXPECT_EQ(chip_named("A100-40GB")->name, "a100-40gb");
   EXPECT_EQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
   EXPECT_EQ(chip_named("MI250X GCD")->name, "mi250x");
