@@ -303,8 +303,11 @@ double host_seconds(const StepCounts& c, const Prices& price) {
 }  // namespace
 
 double device_floor(const StepCounts& c) {
-  const double layer = c.gemm_s + c.expert_s + c.expert_traffic_s + c.attention_s / c.usable + c.scores_s +
-                       c.torch_s + c.fused_s + c.pointwise_s + c.norms_s + (c.tp_far ? 0 : c.tp_s);
+  Prices spec;
+  spec.fill(1);
+  for (const Price size : {Price::gemm_width, Price::gemm_tokens, Price::attention_keys})
+    spec[index_of(size)] = 0;
+  const double layer = device_seconds(c, spec) + (c.tp_far ? 0 : c.tp_s);
   return (c.layers * layer + c.vocabulary_s) * (c.micro_batches + c.fill) + c.optimizer_s;
 }
 

@@ -116,7 +116,8 @@ struct StepCounts {
 
 StepCounts count_step(const PublishedRun& run);
 double step_seconds(const StepCounts& c, const Prices& p);
-/// Accelerator time of the step at spec-sheet rates, the pipeline's bubble included: what no wait adds to.
+/// Accelerator time of the step at spec-sheet rates, with the pipeline's bubble and tensor parallelism's
+/// wires inside a host: what no wait adds to.
 double device_floor(const StepCounts& c);
 /// A layer's accelerator time over its host launch time: above 1 the accelerator is busy.
 double busy(const StepCounts& c, const Prices& p);
