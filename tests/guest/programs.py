@@ -34,7 +34,8 @@ def batches(ranks, sizes):
 
 PRINTED = {"run.reads": "step {step}: loss = {loss}", "run.checkpoint": "save/step-*.pt", "run.resume": "--resume {checkpoint}"}
 
-# package, command, further settings, axes that vary together, further axes; and how a run is taken up
+# package, command, further settings, axes that vary together, further axes; and how a run is taken up. Short steps of several
+# processes scatter most on a machine that others use: DeepSpeed's settings run twice.
 PROGRAMS = {
     "ddp": dict(
         package="torch",
@@ -65,7 +66,7 @@ PROGRAMS = {
         command=f"{TORCHRUN} {SCRIPTS}/deepspeed_script.py --micro_batch {{policy.micro_batch}} --stage {{policy.zero}} "
                 "--steps {train.steps} --save {out}/save {resume}",
         settings={"run.reads": "deepspeed", "run.checkpoint": "save/latest", "run.resume": "--resume"},
-        zip=batches([1, 2], [2, 4, 6, 8]), axes={"policy.zero": [0, 1, 2]}, steps=60)}
+        zip=batches([1, 2], [2, 4, 6, 8]), axes={"policy.zero": [0, 1, 2]}, steps=60, repetitions=2)}
 
 
 class Study:
@@ -136,8 +137,9 @@ class Study:
     def fit(self):
         self.call("fit", self.results, "-o", self.folder / "fit.json", "--holdout", "0.5")
         held = json.loads((self.results / "holdout.json").read_text())["held_out"]
-        self.require(held["median_error"] <= WORST, f"the held-out half is {held['median_error']:.1%} off in the median")
-        return held["median_error"]
+        error = held["settings_median_error"]
+        self.require(error <= WORST, f"the held-out half is {error:.1%} off in the median")
+        return error
 
     def report(self):
         self.call("report", self.results, "-o", self.folder / "report")

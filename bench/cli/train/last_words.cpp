@@ -3,8 +3,10 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -65,10 +67,18 @@ Line line_of(const Room& room) {
   return line;
 }
 
+// Threads may run out together: the first one speaks for all, in one write.
 [[noreturn]] void end_with(const char* line, int code) {
-  const char* const parts[] = {"isobar: ", line, "\n"};
-  for (const char* part : parts)
-    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  static std::atomic<pid_t> speaker{0};
+  const pid_t self = ::gettid();
+  pid_t first = 0;
+  if (!speaker.compare_exchange_strong(first, self)) {
+    while (first != self) ::pause();
+    ::_exit(code);  // it failed while it spoke
+  }
+  const auto part = [](const char* text) { return iovec{const_cast<char*>(text), std::strlen(text)}; };
+  const iovec parts[] = {part("isobar: "), part(line), part("\n")};
+  [[maybe_unused]] const ssize_t said = ::writev(STDERR_FILENO, parts, 3);
   ::_exit(code);
 }
 

@@ -44,6 +44,20 @@ Memory::data_type type_of(DType t) {
   return t == DType::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
 }
 
+// The library has its own word for memory that ran out.
+[[noreturn]] void fail(dnnl_status_t status, const std::string& what) {
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
+  throw std::runtime_error("oneDNN " + what + ": status " + std::to_string(status));
+}
+template <class F>
+auto by_library(const F& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& e) {
+    fail(e.status, e.what());
+  }
+}
+
 // Rows and columns of C that one thread computes. `of` has their sizes; a line of A, B and C is as long as
 // in the whole product.
 struct Block {
@@ -60,7 +74,7 @@ Memory::desc matrix(int64_t rows, int64_t cols, bool transposed, int64_t ld, DTy
   return {{rows, cols}, type_of(t), transposed ? Memory::dims{1, ld} : Memory::dims{ld, 1}};
 }
 
-dnnl::matmul::primitive_desc describe(const Block& block) {
+dnnl::matmul::primitive_desc described(const Block& block) {
   const Gemm& g = block.of;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -83,6 +97,10 @@ dnnl::matmul::primitive_desc describe(const Block& block) {
   if (g.bias) return {dnnl::matmul::desc(a, b, bias, c), attributes, engine()};
   return {dnnl::matmul::desc(a, b, c), attributes, engine()};
 #endif
+}
+
+dnnl::matmul::primitive_desc describe(const Block& block) {
+  return by_library([&] { return described(block); });
 }
 
 // A compiled product with reusable memory objects
@@ -188,11 +206,13 @@ void by_blocks(const Gemm& g, const void* a, const void* b, const float* bias, v
 
 // Each thread has its own products, so no lock is needed.
 void run_primitive(const Block& block, const void* a, const void* b, const float* bias, void* c) {
-  thread_local std::unordered_map<Key, std::unique_ptr<Product>, HashKey> products;
-  thread_local dnnl::stream stream(engine());
-  std::unique_ptr<Product>& product = products[key_of(block)];
-  if (product == nullptr) product = std::make_unique<Product>(block);
-  product->run(a, b, bias, c, stream);
+  by_library([&] {
+    thread_local std::unordered_map<Key, std::unique_ptr<Product>, HashKey> products;
+    thread_local dnnl::stream stream(engine());
+    std::unique_ptr<Product>& product = products[key_of(block)];
+    if (product == nullptr) product = std::make_unique<Product>(block);
+    product->run(a, b, bias, c, stream);
+  });
 }
 
 void run_sgemm(const Block& block, const void* a, const void* b, void* c) {
@@ -201,8 +221,7 @@ void run_sgemm(const Block& block, const void* a, const void* b, void* c) {
       dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, g.scale,
                  static_cast<const float*>(a), block.ld_a, static_cast<const float*>(b), block.ld_b,
                  g.accumulate || g.bias ? 1.0f : 0.0f, static_cast<float*>(c), block.ld_c);
-  if (status != dnnl_success)
-    throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
+  if (status != dnnl_success) fail(status, "cannot multiply by dnnl_sgemm");
 }
 
 // C[m, n] (+)= bias

@@ -3,6 +3,7 @@
 #include <netcdf.h>
 
 #include <filesystem>
+#include <new>
 #include <utility>
 
 #include "model/base/error.h"
@@ -29,6 +30,7 @@ NetcdfOutput::~NetcdfOutput() {
 
 void NetcdfOutput::check(int rc, const std::string& doing) const {
   if (rc == NC_NOERR) return;
+  if (rc == NC_ENOMEM) throw std::bad_alloc();
   throw ConfigError(path_, "", "cannot " + doing + ": " + nc_strerror(rc),
                     "give a folder that exists, can be written and has room");
 }

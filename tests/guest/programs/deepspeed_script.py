@@ -9,7 +9,7 @@ import deepspeed
 import torch
 from torch import nn
 
-VOCABULARY, LENGTH, WIDTH = 256, 64, 64
+VOCABULARY, LENGTH, WIDTH = 256, 128, 128
 
 
 class Language(nn.Module):
