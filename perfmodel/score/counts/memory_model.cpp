@@ -63,7 +63,10 @@ MemoryCounts count_memory(const PublishedRun& r) {
   // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered
   // keys and values are also kept.
   const bool by_hand = r.habits.own_collectives && r.tp * r.cp > 1;
-  const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : llama ? 8 : 10;
+  // Transformer Engine keeps the operands of 8-bit products as such.
+  const bool eight = r.precision == Precision::fp8 && !r.autocast;
+  const double operand = eight ? 1 : 2;
+  const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : (llama ? 4 : 6) + 2 * operand;
   const double gathered = r.habits.own_collectives ? r.cp : 1;
   std::vector<double> stages{0};
   if (r.pp > 2) stages.push_back(1);
@@ -98,9 +101,9 @@ MemoryCounts count_memory(const PublishedRun& r) {
     }
     if (r.dp * r.cp > 1) s.known += known.buckets;
     s.stream = T * r.hidden * stream * scale / spread;
-    s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
+    s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q + (eight ? q : 0)) * scale / r.tp;
     const double f = block_weights(r).width;
-    s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
+    s.ffn = T * f * ((llama ? 4 : 2) + operand) * scale / r.tp;
     // Rows sorted by expert.
     const double sent = experts.share * r.top_k * r.hidden;
     s.ffn += T * sent * 2 * scale / r.tp;

@@ -86,6 +86,27 @@ TEST(MemoryModel, KeepsTheActivationsOfKorthikanti2022) {
   }
 }
 
+// Transformer Engine's LayerNormLinear and LayerNormMLP: a product's operand is kept in 8 bits, what a norm,
+// an attention or an activation reads in 16.
+TEST(MemoryModel, EightBitProductsKeepTheirOperandsInEightBits) {
+  Draw draw(std::random_device{}());
+  for (int i = 0; i < 200; ++i) {
+    PublishedRun r = draw.run();
+    r.precision = Precision::bf16;
+    const StageMemory wide = count_memory(r).stages[0];
+    r.precision = Precision::fp8;
+    const StageMemory eight = count_memory(r).stages[0];
+    if (r.autocast || wide.whole || r.recompute == Recompute::selective) continue;
+    const double tokens = r.micro_batch * r.seq / r.cp;
+    EXPECT_NEAR(wide.stream - eight.stream, tokens * 2 * r.hidden / (r.sequence_parallel ? r.tp : 1),
+                1e-9 * wide.stream);
+    EXPECT_NEAR(eight.attention - wide.attention, tokens * r.heads * r.head_dim / r.tp,
+                1e-9 * wide.attention);
+    EXPECT_LT(eight.ffn, wide.ffn);
+    EXPECT_GT(eight.ffn, 0.7 * wide.ffn);
+  }
+}
+
 TEST(StepModel, NothingIsFasterThanThePeakAndMoreBandwidthIsNeverSlower) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
