@@ -246,6 +246,7 @@ TEST_F(Wire, NoCallOfTheCommandGetsByUncounted) {
                                         "MPI_Comm_group",
                                         "MPI_Comm_rank",
                                         "MPI_Comm_size",
+                                        "MPI_Error_class",
                                         "MPI_Error_string",
                                         "MPI_Finalize",
                                         "MPI_Get_library_version",

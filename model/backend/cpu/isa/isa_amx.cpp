@@ -49,7 +49,8 @@ struct AmxTiles {
       uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } const shape;
-    _tile_loadconfig(&shape);
+    // GCC 12's intrinsic tells the compiler of 8 bytes, and the others may then be left unwritten.
+    asm volatile("ldtilecfg %0" : : "m"(shape));
   }
   static void end() { _tile_release(); }
   // GCC's intrinsics are macros that take no constant by name.
