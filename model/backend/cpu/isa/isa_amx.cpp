@@ -49,7 +49,7 @@ struct AmxTiles {
       uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } const shape;
-    // GCC 12's intrinsic tells the compiler of 8 bytes, and the others may then be left unwritten.
+    // To the compiler GCC 12's intrinsic reads 8 of these bytes, so others may be left unwritten.
     asm volatile("ldtilecfg %0" : : "m"(shape));
   }
   static void end() { _tile_release(); }
