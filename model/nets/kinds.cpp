@@ -54,17 +54,29 @@ PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own)
 
 namespace {
 
-// Matrix FLOPs of each part's forward pass, of one sample on one rank
-std::vector<double> work_of_parts(const NetSpec& net, size_t parts) {
+// The first part of each kind
+std::vector<int32_t> firsts_of(const std::vector<Part>& parts) {
+  std::vector<int32_t> out;
+  for (int32_t i = 0; i < static_cast<int32_t>(parts.size()); ++i)
+    if (parts[i].same_as == i) out.push_back(i);
+  return out;
+}
+
+// Matrix FLOPs of each part's forward pass, of one sample on one rank; equal parts of a small net have the
+// same.
+std::vector<double> work_of_parts(const NetSpec& net, const std::vector<Part>& parts) {
   RunSpec one;
-  one.net = net;
+  one.net = distinct_parts(net);
   one.train.global_batch = one.policy.micro_batch = 1;
-  const Plan plan = emit_step(one, 0, {});
-  std::vector<double> flops(parts, 0);
+  const Plan plan = emit_step(one, 0, {}, PlanUse::prices);
+  std::vector<double> small(plan.parts.size(), 0), flops;
   for (const Routine& r : plan.routines)
     if (r.pass == Pass::forward)
       for (int32_t i = r.first; i < r.first + r.count; ++i)
-        if (plan.ops[i].part >= 0) flops[plan.ops[i].part] += work(plan.ops[i], plan).flops;
+        if (plan.ops[i].part >= 0) small[plan.ops[i].part] += work(plan.ops[i], plan).flops;
+  const std::vector<int32_t> whole = firsts_of(parts), counted = firsts_of(plan.parts);
+  for (const Part& p : parts)
+    flops.push_back(small[counted[std::find(whole.begin(), whole.end(), p.same_as) - whole.begin()]]);
   return flops;
 }
 
@@ -85,7 +97,7 @@ std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vect
       cuts.push_back(static_cast<int32_t>(part));
     }
   } else if (stages > 1) {
-    const std::vector<double> work = work_of_parts(net, parts.size());
+    const std::vector<double> work = work_of_parts(net, parts);
     const auto begins = balanced({work.begin() + 1, work.end() - 1}, stages);
     for (int64_t j = 1; j < stages; ++j) cuts.push_back(1 + begins[j]);
   }

@@ -22,7 +22,7 @@ std::vector<Part> parts_of(const NetSpec& net);
 /// usual.
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vector<int64_t>& given = {});
 
-/// The net with runs of equal parts cut to three, so that the middle one has typical neighbours.
+/// The net with runs of equal parts cut to two or three, so that one of them has an equal neighbour.
 NetSpec distinct_parts(NetSpec net);
 
 /// Parameters of experts that a token does not go to.

@@ -49,7 +49,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
-      cache_(sections ? std::move(sections) : std::make_shared<SectionCache>(spec, where_.shapes != nullptr)),
+      cache_(sections ? std::move(sections) : std::make_shared<SectionCache>(spec, where_)),
       mixes_{std::vector<double>(net_.distinct())} {
   check_equal_parts(spec);
   int inner = 0;

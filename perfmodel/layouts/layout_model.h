@@ -44,8 +44,8 @@ struct LayoutCost {
 
 class LayoutModel {
  public:
-  /// `ranks_on_host`: on cores, 0: all of them. `sections`: those of a model of the same net, training and
-  /// precision, with any batch, machine and number of ranks; nullptr: new ones.
+  /// `ranks_on_host`: on cores, 0: all of them. `sections`: those of a model of the same net, training,
+  /// precision and ops timed by shape, with any batch and number of ranks; nullptr: new ones.
   LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {},
               std::shared_ptr<SectionCache> sections = nullptr);
   /// Throws ConfigError for a layout that the net cannot take (see build.h).

@@ -52,7 +52,7 @@ Op without_operands(const Op& op) {
   return {.kind = op.kind, .lane = op.lane, .attrs = op.attrs, .reads = {}, .writes = {}, .path = {}};
 }
 
-void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named, bool recorded,
+void cut_ops(const Plan& one, const Plan& two, const Priced& priced, const Conditions& prices, bool recorded,
              NetSections& out) {
   const Conditions where{.ranks = one.world, .ranks_on_host = one.world};
   const Program program = link(one, one.train);
@@ -74,7 +74,7 @@ void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named,
                 .two = shape_of(same, two, where),
                 .lane = op.lane,
                 .weight = op.weight_gradient};
-    if (named && !is_collective(op.kind))
+    if (has_timed(op.kind, prices))
       s.named =
           std::make_shared<const NamedShapes>(NamedShapes{without_operands(op), without_operands(same)});
     if (recorded)
@@ -240,7 +240,7 @@ double timed_factor(const NamedShapes& named, double x, const Conditions& where)
   Op added = op;
   accumulate(added.attrs);
   double& factor = named.last_factor = shape_factor(added, where);
-  if (factor == 1) factor = shape_factor(op, where);
+  if (factor == 1 && accumulates(added.attrs)) factor = shape_factor(op, where);
   return factor;
 }
 
@@ -311,9 +311,9 @@ bool trains_alike(const RunSpec& spec) {
   return !by_name(spec.train) || trained_otherwise(plan_of_parts(spec)).first < 0;
 }
 
-SectionCache::SectionCache(const RunSpec& spec, bool named)
+SectionCache::SectionCache(const RunSpec& spec, const Conditions& where)
     : base_(spec),
-      named_(named),
+      where_(where),
       net_(spec.net),
       distinct_(number_distinct(parts_of(distinct_parts(spec.net)))),
       representatives_(representatives(distinct_)) {
@@ -383,7 +383,7 @@ SectionCache& SectionCache::of_thread(size_t i) {
   if (i == 0) return *this;
   RunSpec whole = base_;
   whole.net = net_;
-  while (others_.size() < i) others_.push_back(std::make_unique<SectionCache>(whole, named_));
+  while (others_.size() < i) others_.push_back(std::make_unique<SectionCache>(whole, where_));
   return *others_[i - 1];
 }
 
@@ -394,10 +394,11 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   auto out = std::make_unique<NetSections>();
   std::tie(out->one, out->two) = samples_of(key);
   const Plan one = plan_of_samples(spec, static_cast<int64_t>(out->one));
-  const Plan two = out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : one;
+  const Plan other = out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : Plan{};
+  const Plan& two = out->two > out->one ? other : one;
   out->parts.resize(representatives_.size());
   const Priced priced(distinct_, representatives_);
-  cut_ops(one, two, priced, named_, net_.recorded(), *out);
+  cut_ops(one, two, priced, where_, net_.recorded(), *out);
   count_parameters(one, priced, *out);
   count_memory(one, two, priced, static_cast<double>(key.tp), *out);
   known = std::move(out);

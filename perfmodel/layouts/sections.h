@@ -105,8 +105,8 @@ bool trains_alike(const RunSpec& spec);
 
 class SectionCache {
  public:
-  /// `named`: also distinguishes ops by their shapes' names (Machine::shapes).
-  explicit SectionCache(const RunSpec& spec, bool named = false);
+  /// `where`: ops of the kinds that it has timed by shape are also distinguished by their shapes' names.
+  explicit SectionCache(const RunSpec& spec, const Conditions& where = {});
   /// Throws ConfigError for what the net cannot take. References stay valid.
   const NetSections& of(const SectionKey& key);
   const std::vector<StreamLine>& streams(const SectionKey& key);
@@ -120,7 +120,7 @@ class SectionCache {
   /// Samples of the two plans, or streams; equal: valid for this number only.
   static std::pair<double, double> samples_of(const SectionKey& key);
   RunSpec base_;
-  bool named_;
+  Conditions where_;
   NetSpec net_;                           // the whole one
   std::vector<int32_t> distinct_;         // for each part of the small planned net
   std::vector<int32_t> representatives_;  // for each distinct one, the part that is priced

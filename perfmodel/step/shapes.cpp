@@ -88,8 +88,15 @@ double head_factor(const Op& op, const Conditions& where) {
 
 }  // namespace
 
+bool has_timed(OpKind kind, const Conditions& where) {
+  if (where.shapes == nullptr || where.precision.empty() || is_collective(kind)) return false;
+  const std::string prefix = std::string(name_of(kind)) + "/" + where.precision + "/";
+  const auto first = where.shapes->lower_bound(prefix);
+  return first != where.shapes->end() && first->first.starts_with(prefix);
+}
+
 double shape_factor(const Op& op, const Conditions& where) {
-  if (where.shapes == nullptr || where.precision.empty() || is_collective(op.kind)) return 1;
+  if (!has_timed(op.kind, where)) return 1;
   const auto found = where.shapes->find(case_name(op, where.precision, where.threads));
   if (found != where.shapes->end()) return found->second;
   return op.kind == OpKind::attention || op.kind == OpKind::attention_backward ? head_factor(op, where) : 1;

@@ -22,6 +22,8 @@ std::string head_name(const std::string& kind, const std::string& precision, int
 std::string case_name(const Op& op, const std::string& precision, int64_t threads);
 /// f32 or bf16; "" for types that CPUs emulate, whose ops are not timed by shape.
 std::string case_precision(const RunSpec& spec);
+/// False if no op of that kind was timed, whose shape then needs no name.
+bool has_timed(OpKind kind, const Conditions& where);
 /// 1 if neither its shape nor, for attention, any head size was timed.
 double shape_factor(const Op& op, const Conditions& where);
 

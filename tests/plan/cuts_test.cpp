@@ -10,6 +10,7 @@
 #include "model/nets/build.h"
 #include "model/nets/layout/balance.h"
 #include "model/nets/parts.h"
+#include "model/plan/ops/work.h"
 #include "tests/paths.h"
 
 namespace isobar {
@@ -89,6 +90,26 @@ TEST(Cuts, OfAUnetFollowItsWork) {
   UnetSpec unet{{.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4}, 32, 2, 3, 2, 2};
   EXPECT_EQ(cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));
   EXPECT_EQ(cuts_of(unet, 3), (std::vector<int32_t>{0, 4, 7, 11}));
+}
+
+// Work is counted in a small net, whose equal parts stand for all.
+TEST(Cuts, WeighThePartsOfTheWholeNet) {
+  using Sets = std::vector<std::string>;
+  for (const auto& [model, sets] : {std::pair<std::string, Sets>{"deepseek-moe-16b", {}},
+                                    {"aurora-tiny", {}},
+                                    {"graphcast-tiny", {"net.num_gnn_layers=7"}},
+                                    {"regional-gnn-tiny", {"net.num_gnn_layers=7"}},
+                                    {"swin-tiny", {}}}) {
+    const RunSpec spec = sample_of(load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", sets));
+    const Plan plan = build_plan(spec, 0, {});
+    std::vector<double> flops(plan.parts.size());
+    for (const Routine& r : plan.routines)
+      for (int32_t i = r.first; r.pass == Pass::forward && i < r.first + r.count; ++i)
+        if (plan.ops[i].part >= 0) flops[plan.ops[i].part] += work(plan.ops[i], plan).flops;
+    const auto begins = balanced({flops.begin() + 1, flops.end() - 1}, 3);
+    const std::vector<int32_t> cuts = cuts_of(spec.net, 3);
+    for (size_t s = 1; s < 3; ++s) EXPECT_EQ(cuts[s], begins[s] + 1) << model << " " << s;
+  }
 }
 
 }  // namespace

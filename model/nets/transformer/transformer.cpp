@@ -239,9 +239,9 @@ NetLimits limits_of(const LlamaSpec& n) {
   return limits;
 }
 
-// Three blocks of each kind
+// Two blocks of each kind
 LlamaSpec distinct_parts(LlamaSpec n) {
-  constexpr int64_t kMost = 3;
+  constexpr int64_t kMost = 2;
   const int64_t mixed = std::min(kMost, n.depth - n.dense_blocks()),
                 dense = std::min(kMost, n.dense_blocks());
   n.depth = dense + mixed;

@@ -18,7 +18,7 @@ std::vector<Part> parts_of(const LlamaSpec& n);
 
 template <class Spec>
 Spec distinct_parts(Spec n) {
-  n.depth = std::min<int64_t>(n.depth, 3);
+  n.depth = std::min<int64_t>(n.depth, 2);
   return n;
 }
 LlamaSpec distinct_parts(LlamaSpec n);

@@ -79,6 +79,33 @@ TEST(LayoutModel, ActivationsAreKorthikantis) {
   }
 }
 
+TEST(LayoutModel, PartsWithoutExpertsDoNotDependOnTheirDivision) {
+  SectionCache cache(load_run_spec(source_dir() + "/configs/models/deepseek-moe-16b.yaml", {}));
+  const NetSections& whole = cache.of({.tp = 2, .sequence_parallel = true});
+  for (const int64_t ep : {2, 64}) {
+    const NetSections& divided = cache.of({.tp = 2, .sequence_parallel = true, .ep = ep});
+    int without = 0;
+    for (size_t i = 0; i < whole.parts.size(); ++i) {
+      const PartSections &one = whole.parts[i], &other = divided.parts[i];
+      if (other.parameters.expert > 0) continue;
+      ++without;
+      EXPECT_EQ(one.saved.at(3), other.saved.at(3));
+      EXPECT_EQ(one.parameters.all(), other.parameters.all());
+      for (const auto pass : {&PartSections::forward, &PartSections::backward}) {
+        ASSERT_EQ((one.*pass).size(), (other.*pass).size());
+        for (size_t o = 0; o < (one.*pass).size(); ++o) {
+          const OpShape &a = (one.*pass)[o].two, &b = (other.*pass)[o].two;
+          EXPECT_EQ(a.kind, b.kind);
+          EXPECT_EQ(a.bytes, b.bytes);
+          EXPECT_EQ(a.work.flops, b.work.flops);
+          EXPECT_EQ(a.work.bytes_read, b.work.bytes_read);
+        }
+      }
+    }
+    EXPECT_EQ(without, 3) << "embedding, dense blocks, head";
+  }
+}
+
 TEST(LayoutModel, BubblesAreNarayanans) {
   // Equal stages: (p - 1) / (m v) of the time of all micro-batches
   RunSpec spec = gpt(4096, 64, 32, 2048);

@@ -166,6 +166,18 @@ TEST(Shapes, AttentionIsPricedByItsHeadSize) {
   }
 }
 
+TEST(Shapes, AreAskedForOfTimedKindsAlone) {
+  Conditions where{.shapes = std::make_shared<const ShapeFactors>(ShapeFactors{
+                       {"attention_backward/f32/d16", 1.5}, {"gemm/bf16/NT64x64x64/threads1", 2}}),
+                   .precision = "f32"};
+  EXPECT_TRUE(has_timed(OpKind::attention_backward, where));
+  EXPECT_FALSE(has_timed(OpKind::attention, where)) << "a longer name's beginning";
+  EXPECT_FALSE(has_timed(OpKind::gemm, where)) << "another precision";
+  where.precision = "bf16";
+  EXPECT_TRUE(has_timed(OpKind::gemm, where));
+  EXPECT_FALSE(has_timed(OpKind::gemm, {}));
+}
+
 TEST(Shapes, CausalAttentionHasFactorsOfItsOwnWhereItWasTimed) {
   const RunSpec s = load_run_spec(source_dir() + "/configs/models/gpt-tiny.yaml", {"policy.micro_batch=1"});
   const Plan plan = build_plan(s, 0, {});
