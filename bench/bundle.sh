@@ -72,7 +72,7 @@ bundle() {
   gather "$build/isobar" "$dir"
   patchelf --set-rpath "\$ORIGIN/../lib" "$dir/bin/isobar"
   if [[ "$mpi" == mpich ]]; then name_mpich "$dir"; fi
-  git ls-files configs | cpio -pdm --quiet "$dir"
+  git ls-files configs reports/figures/specs | cpio -pdm --quiet "$dir"
   install -m 644 reports/render.py "$dir/reports/"
   install -m 644 reports/scripts/*.js "$dir/reports/scripts/"
   install -m 755 bench/site/check.sh "$dir/check.sh"

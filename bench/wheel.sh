@@ -28,7 +28,7 @@ fill() {
   sed "s/@GLIBC@/${glibc#GLIBC_2.}/" bench/site/launcher.sh >"$dir/bin/isobar"
   chmod 755 "$dir/bin/isobar"
   carry_glibc "$dir"
-  git ls-files configs | cpio -pdm --quiet "$dir"
+  git ls-files configs reports/figures/specs | cpio -pdm --quiet "$dir"
   install -m 644 reports/render.py "$dir/reports/"
   install -m 644 reports/scripts/*.js "$dir/reports/scripts/"
 }

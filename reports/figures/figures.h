@@ -10,6 +10,7 @@
 
 #include "reports/data.h"
 #include "reports/figures/chart_data.h"
+#include "reports/figures/chart_file.h"
 
 namespace isobar {
 
@@ -44,50 +45,25 @@ std::vector<Figure> failure_figures(const ReportData& d);                  // fi
 
 constexpr const char* kSpeedSection = "Throughput";  // the live page uses it too
 
-constexpr size_t kBars = 40;  // most lines of a figure with a line for each layout
+/// The fills of both.
+Fills together(Fills a, Fills b);
+/// For the tooltip of a run, and "predicted". The cost has a line in it if it has a title.
+Fills run_fills(const ReportData& d, const std::string& cost_title = "");
+/// Layout as a colour, the same in all figures (palette.h), and the columns of its legend.
+Fills layout_fills(const ReportData& d);
+/// Fields that are parts of a whole, folded into rows {part, value, order} with their names as `part`.
+Fills parts_of(const ChartData& s, const std::vector<NamedField>& parts);
+/// The columns of a legend that fit beside an axis whose labels have this number of letters.
+size_t legend_columns(const std::vector<std::string>& names, size_t axis_letters = 6);
 
 /// An empty figure in the report's style: width of its container, `rows` inline.
 nlohmann::json base_spec(nlohmann::json rows);
-/// The same over the shared data set; marks picked in another figure are emphasised (see faded()).
-nlohmann::json runs_spec();
-/// The most pixels that the figure is wide; without it 760.
-void at_most_wide(nlohmann::json& spec, size_t pixels);
 /// Pixels for each value of an ordinal x axis.
 void as_wide_as_its_places(nlohmann::json& spec, size_t pixels);
-/// Marks the layers that draw one mark a run, so that the page can merge overlapping marks when there are
-/// many.
-void mark_per_run(nlohmann::json& spec, const std::vector<size_t>& layers);
-/// Opacity that drops while other runs are picked on the page; else marks are opaque, which keeps their
-/// contrast.
-nlohmann::json faded();
-/// One line a layout, showing its first run in order of a field; the axis that names the lines.
-nlohmann::json layouts_spec(const std::string& field, bool descending);
-nlohmann::json layouts_axis(const std::string& field, bool descending);
-/// Layout as a colour, the same in all figures (palette.h).
-nlohmann::json layout_colour(const ReportData& d, bool legend = true);
-/// Set of results as a colour: before and after.
-nlohmann::json set_colour(const ReportData& d);
-/// Precision as a shape.
-nlohmann::json precision_shape(const ReportData& d);
-/// A legend with as many columns as fit beside an axis whose labels have this number of letters.
-nlohmann::json legend_of(const std::vector<std::string>& names, size_t axis_letters = 6);
-/// Length of the longest run name.
-size_t letters_of_runs(const ChartData& s);
-/// A thin line at zero along `x` (a quantity over the field "zero").
-nlohmann::json zero_line(nlohmann::json x);
-/// Fold of these fields into rows {part, value}, with their names as `part`.
-nlohmann::json folded(const std::vector<NamedField>& fields);
-
 nlohmann::json nominal(const std::string& field, const std::string& title = "");
 nlohmann::json quantity(const std::string& field, const std::string& title = "");
 /// One line of a tooltip.
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
-/// The tooltip of a run.
-nlohmann::json run_tips(const ReportData& d);
-/// An axis of changes or errors in percent; zero has no sign.
-nlohmann::json signed_percent();
-/// A legend that distinguishes lines by their dashes.
-nlohmann::json dash_legend();
 /// Text as a string literal of a Vega expression.
 std::string literal(const std::string& s);
 

@@ -13,17 +13,8 @@ using nlohmann::json;
 
 constexpr size_t kDots = 10, kLines = 15;  // changes drawn; the table has all
 
-json verdict_colour() {
-  json j = nominal("verdict");
-  j["scale"] = palette::scale_of({kFaster, kSlower, kAsFast, kCannotTell});
-  j["legend"] = {{"columns", 4}};
-  return j;
-}
-
-json percent_axis(const char* field) {
-  json x = quantity(field, "change of the step time (left: faster)");
-  x["axis"] = signed_percent();
-  return x;
+json verdict_colours() {
+  return palette::scale_of({kFaster, kSlower, kAsFast, kCannotTell});
 }
 
 json rows_of(const std::vector<Change>& changes) {
@@ -45,27 +36,10 @@ json rows_of(const std::vector<Change>& changes) {
 Figure forest(const Comparison& c, const std::string& id) {
   std::vector<Change> shown = c.changes;
   if (shown.size() > kLines) shown.resize(kLines);
-  json y = nominal("run");
-  y["sort"] = {{"field", "change"}, {"op", "min"}, {"order", "ascending"}};
-  const json tips = {tip("run", "run"),
-                     tip("before", c.before + " [ms]", ".4~g"),
-                     tip("after", c.after + " [ms]", ".4~g"),
-                     tip("change", "change", "+.1%"),
-                     tip("low", "95 % interval from", "+.1%"),
-                     tip("high", "to", "+.1%"),
-                     tip("sees", "seen from", ".0%"),
-                     tip("verdict", "verdict"),
-                     tip("id", "id")};
-  json spec = base_spec(rows_of(shown));
-  spec["height"] = {{"step", 19}};
-  spec["layer"] = {
-      zero_line(percent_axis("zero")),
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.6}}},
-       {"encoding",
-        {{"y", y}, {"x", percent_axis("low")}, {"x2", {{"field", "high"}}}, {"color", verdict_colour()}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 60}}},
-       {"encoding",
-        {{"y", y}, {"x", percent_axis("change")}, {"color", verdict_colour()}, {"tooltip", tips}}}}};
+  json spec = chart_spec("comparison", {{"rows", rows_of(shown)},
+                                        {"before", c.before + " [ms]"},
+                                        {"after", c.after + " [ms]"},
+                                        {"verdicts", verdict_colours()}});
   return {id, "Comparison", c.after + " against " + c.before,
           std::string("Change of the step time (") + title_of(c.statistic) +
               ") of the same specification, with its 95 % interval" +
@@ -81,35 +55,20 @@ Figure forest(const Comparison& c, const std::string& id) {
 Figure before_after(const ReportData& d, const Comparison& c, const std::string& id) {
   std::vector<Change> shown = c.changes;
   if (shown.size() > kDots) shown.resize(kDots);
-  json y = nominal("run"), from = quantity("before", "step [ms]"), x = quantity("step", "step [ms]");
-  y["sort"] = {{"field", "before"}, {"op", "min"}, {"order", "descending"}};
-  for (json* axis : {&from, &x}) (*axis)["scale"] = {{"zero", false}, {"padding", 12}};
-  json colour = set_colour(d);
-  colour["field"] = "of";
+  json sets = palette::set_scale(d.sets);
   const auto place = [&](const std::string& set) {
     return std::find(d.sets.begin(), d.sets.end(), set) - d.sets.begin();
   };
   for (const char* part : {"domain", "range"}) {
-    const json all = colour["scale"][part];
-    colour["scale"][part] = {all[place(c.before)], all[place(c.after)]};
+    const json all = sets[part];
+    sets[part] = {all[place(c.before)], all[place(c.after)]};
   }
-  json spec = base_spec(rows_of(shown));
-  spec["height"] = {{"step", 24}};
-  spec["layer"] = {
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.6}, {"color", palette::kMuted}}},
-       {"encoding", {{"y", y}, {"x", from}, {"x2", {{"field", "after"}}}}}},
-      {{"transform",
-        {{{"fold", {"before", "after"}}, {"as", {"key", "step"}}},
-         {{"calculate", "datum.key == 'before' ? " + literal(c.before) + " : " + literal(c.after)},
-          {"as", "of"}}}},
-       {"mark", {{"type", "point"}, {"filled", true}, {"size", 95}}},
-       {"encoding",
-        {{"y", y},
-         {"x", x},
-         {"color", colour},
-         {"tooltip",
-          {tip("run", "run"), tip("of", "results"), tip("step", "step [ms]", ".4~g"),
-           tip("change", "change", "+.1%"), tip("verdict", "verdict")}}}}}};
+  json spec =
+      chart_spec("before-after",
+                 {{"rows", rows_of(shown)},
+                  {"set_of_key", "datum.key == 'before' ? " + literal(c.before) + " : " + literal(c.after)},
+                  {"sets", sets},
+                  {"columns", legend_columns(d.sets)}});
   return {id, "Comparison", "Step time before and after",
           std::string("Step (") + title_of(c.statistic) + ") of the same specification, left: faster" +
               (c.changes.size() > kDots ? "; the " + std::to_string(kDots) + " largest changes." : "."),
@@ -117,19 +76,9 @@ Figure before_after(const ReportData& d, const Comparison& c, const std::string&
 }
 
 Figure histogram(const Comparison& c, const std::string& id) {
-  json x = percent_axis("change");
-  x["bin"] = {{"maxbins", 30}};
-  x["axis"] = {{"format", "+.1%"}};
-  json spec = base_spec(rows_of(c.changes));
-  spec["height"] = 200;
-  spec["mark"] = {{"type", "bar"}};
-  spec["encoding"] = {
-      {"x", x},
-      {"y", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "specifications"}}},
-      {"color", verdict_colour()},
-      {"tooltip", {{{"aggregate", "count"}, {"title", "specifications"}}, tip("verdict", "verdict")}}};
   return {id, "Comparison", "Distribution of the changes",
-          "All " + std::to_string(c.changes.size()) + " specifications that both sets have.", spec};
+          "All " + std::to_string(c.changes.size()) + " specifications that both sets have.",
+          chart_spec("changes", {{"rows", rows_of(c.changes)}, {"verdicts", verdict_colours()}})};
 }
 
 }  // namespace

@@ -22,29 +22,15 @@ std::vector<Figure> failure_figures(const ReportData& d) {
   std::map<std::string, int> counts;
   int most = 0;
   for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
-  json y = nominal("layout");
-  y["sort"] = "-x";
   std::vector<std::string> classes;
   for (const json& row : rows)
     if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
       classes.push_back(row["class"].get<std::string>());
-  json colour = nominal("class");
-  colour["scale"] = palette::scale_of(classes);
-  json spec = base_spec(rows);
-  spec["height"] = {{"step", 22}};
-  spec["mark"] = {{"type", "bar"}};
-  spec["encoding"] = {
-      {"y", y},
-      {"x",
-       {{"aggregate", "count"},
-        {"type", "quantitative"},
-        {"title", "runs"},
-        {"axis", {{"tickCount", std::min(most, 8)}, {"format", "d"}}}}},
-      {"color", colour},
-      {"tooltip",
-       {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
-  return {{"failures", "Failures", "Runs that did not finish, by layout",
-           "Number of runs by class of failure; the table of failed runs gives each reason.", spec}};
+  return {
+      {"failures", "Failures", "Runs that did not finish, by layout",
+       "Number of runs by class of failure; the table of failed runs gives each reason.",
+       chart_spec("failures",
+                  {{"rows", rows}, {"classes", palette::scale_of(classes)}, {"ticks", std::min(most, 8)}})}};
 }
 
 }  // namespace isobar

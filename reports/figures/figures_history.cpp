@@ -68,31 +68,14 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
   }
   if (rows.empty()) return {};
   for (const auto& [update, name] : names) order.push_back(name);
-  json x = nominal("update", "update of the reference, and commit");
-  x["type"] = "ordinal", x["sort"] = order;
-  x["axis"] = {{"labelAngle", names.size() > 6 ? -40 : 0}};
-  json y = quantity("change", "step time against the first");
-  y["axis"] = {{"format", most - least < 0.3 ? "+.1%" : "+.0%"}};
-  y["scale"] = {{"domain", {rounded(least), rounded(most)}}, {"nice", true}};
-  json colour = nominal("verdict", "verdict of this check");
-  colour["scale"] = palette::scale_of({kSlower, kFaster, kAsFast, kCannotTell, "new", "not run"});
-  colour["legend"] = {{"columns", 6}};
-  const json tips = {tip("run", "run"),
-                     tip("update", "update"),
-                     tip("time", "measured"),
-                     tip("step", "step [ms]", ".4~g"),
-                     tip("change", "against the first", "+.1%"),
-                     tip("verdict", "now")};
-  json spec = base_spec(std::move(rows));
-  spec["height"] = 340;
-  spec["layer"] = {{{"mark", {{"type", "line"}, {"strokeWidth", 1.6}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y},
-                      {"color", colour},
-                      {"detail", {{"field", "specification"}, {"type", "nominal"}}}}}},
-                   {{"mark", {{"type", "point"}, {"filled", true}, {"size", 45}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"tooltip", tips}}}}};
+  json spec = chart_spec(
+      "history",
+      {{"rows", std::move(rows)},
+       {"updates", order},
+       {"angle", names.size() > 6 ? -40 : 0},
+       {"format", most - least < 0.3 ? "+.1%" : "+.0%"},
+       {"changes", {rounded(least), rounded(most)}},
+       {"verdicts", palette::scale_of({kSlower, kFaster, kAsFast, kCannotTell, "new", "not run"})}});
   return {{"history", "History", "Step times over commits",
            "One line a specification: mean of its repetitions, relative to its first entry in the reference. "
            "The colour is this check's verdict against the last update. On " +

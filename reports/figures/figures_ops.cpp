@@ -13,16 +13,13 @@ using nlohmann::json;
 
 constexpr const char* kOpsSection = "Where the time goes";
 
-// A colour scale of the classes in `rows`, in order of first appearance.
-json class_colour(const json& rows, size_t axis_letters) {
+// The colours of the classes in `rows`, in order of first appearance, and the columns of their legend.
+Fills class_colours(const json& rows, size_t axis_letters) {
   std::vector<std::string> classes;
   for (const json& row : rows)
     if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
       classes.push_back(row["class"].get<std::string>());
-  json j = nominal("class");
-  j["scale"] = palette::scale_of(classes);
-  j["legend"] = legend_of(classes, axis_letters);
-  return j;
+  return {{"classes", palette::scale_of(classes)}, {"columns", legend_columns(classes, axis_letters)}};
 }
 
 Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
@@ -43,30 +40,10 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
     predicted = predicted || std::isfinite(l.predicted_s);
     rows.push_back(j);
   }
-  json y = nominal("op");
-  y["sort"] = names;
-  json tips = {tip("op", "op"), tip("kind", "kind"), tip("ms", "measured [ms/step]", ".3~g")};
-  if (predicted) tips.push_back(tip("predicted", "predicted [ms/step]", ".3~g"));
-  tips.push_back(tip("gflops", "hardware GFLOP/s", ".3~g"));
-  tips.push_back(tip("gbytes", "GB/s", ".3~g"));
-  tips.push_back(tip("efficiency", "of the roofline", ".0%"));
   size_t letters = 0;
   for (const OpLine& l : lines) letters = std::max(letters, l.path.size());
-  const json colour = class_colour(rows, letters);
-  json spec = base_spec(rows);
-  spec["height"] = {{"step", 19}};
-  spec["layer"] = json::array();
-  spec["layer"].push_back(
-      {{"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
-       {"encoding", {{"y", y}, {"x", quantity("ms", "ms per step")}, {"color", colour}, {"tooltip", tips}}}});
-  if (predicted)
-    spec["layer"].push_back(
-        {{"mark",
-          {{"type", "tick"},
-           {"color", palette::kPredicted},
-           {"thickness", 2.5},
-           {"height", {{"band", 0.95}}}}},
-         {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
+  json spec = chart_spec("ops", together(class_colours(rows, letters),
+                                         {{"rows", rows}, {"names", names}, {"predicted", predicted}}));
   return {"ops", kOpsSection, "Longest ops",
           "Ops of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
@@ -98,27 +75,9 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   json lines_of_roof = json::array();
   for (const double at : {low, ridge, high})
     lines_of_roof.push_back({{"intensity", at}, {"gflops", std::min(roof.flops, at * roof.bytes) * 1e-9}});
-  json x = quantity("intensity", "FLOP per byte moved"), y = quantity("gflops", "hardware GFLOP/s");
-  x["scale"] = {{"type", "log"}, {"domain", {low, high}}, {"nice", false}};
-  y["scale"] = {{"type", "log"}};
-  json size = quantity("ms", "ms per step");
-  size["legend"] = nullptr;
-  size["scale"] = {{"range", {25, 500}}};
-  json spec = base_spec(rows);
-  spec["height"] = 320;
-  spec["layer"] = {{{"data", {{"values", lines_of_roof}}},
-                    {"mark", {{"type", "line"}, {"color", palette::kMuted}, {"strokeWidth", 2}}},
-                    {"encoding", {{"x", x}, {"y", y}}}},
-                   {{"mark", {{"type", "point"}, {"filled", true}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y},
-                      {"size", size},
-                      {"color", class_colour(rows, 6)},
-                      {"tooltip",
-                       {tip("op", "op"), tip("kind", "kind"), tip("gflops", "hardware GFLOP/s", ".3~g"),
-                        tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
-                        tip("ms", "ms per step", ".3~g")}}}}}};
+  json spec = chart_spec("roofline",
+                         together(class_colours(rows, 6),
+                                  {{"rows", rows}, {"roof", lines_of_roof}, {"intensities", {low, high}}}));
   return {
       {"roofline", kOpsSection, "Roofline of the ops",
        "Grey line: the roofline of one rank, from the machine file: its peak FLOP/s and its share of memory "

@@ -49,47 +49,23 @@ json rows_of(const std::vector<Drawn>& all) {
   return rows;
 }
 
-// The ends of the steps: what was measured solid, what was predicted dashed.
-json ends_of(const std::vector<Drawn>& all, const json& x) {
-  json ends = json::array();
-  for (const Drawn& d : all) ends.push_back({{"begin", rounded(d.steps.step_ms)}, {"of", d.name}});
-  json dash = nominal("of", "end of the step");
-  dash["scale"] = {{"domain", {"measured", "predicted"}}, {"range", {{1, 0}, {4, 3}}}};
-  dash["legend"] = nullptr;
-  return {{"data", {{"values", ends}}},
-          {"mark", {{"type", "rule"}, {"strokeWidth", 1.5}, {"color", palette::kInk}}},
-          {"encoding", {{"x", x}, {"strokeDash", dash}}}};
-}
-
 Figure drawn(const std::vector<Drawn>& all, const std::string& of) {
-  json colour = nominal("what");
-  colour["scale"] = palette::scale_of({"compute", "data", "communication, hidden", "communication, exposed"});
-  colour["legend"] = {{"columns", 2}};
+  json ends = json::array();  // of the steps
   double longest = 0;
   std::string shares;
   for (const Drawn& d : all) {
+    ends.push_back({{"begin", rounded(d.steps.step_ms)}, {"of", d.name}});
     longest = std::max(longest, d.steps.step_ms);
     shares += " " + d.name + ": " + percent(d.steps.exposed_ms, d.steps.step_ms) + " exposed, " +
               percent(d.steps.idle_ms, d.steps.step_ms) + " idle;";
   }
   shares.back() = '.';
-  json x = quantity("begin", "milliseconds from the start of the step");
-  x["scale"] = {{"domain", {0, 1.002 * longest}}, {"nice", false}};
-  json spec = base_spec(rows_of(all));
-  spec["height"] = {{"step", 24}};
-  at_most_wide(spec, 1100);
-  json y = nominal("lane");
-  y["sort"] = nullptr;
-  spec["layer"] = {{{"mark", {{"type", "bar"}, {"height", {{"band", 0.86}}}}},
-                    {"encoding",
-                     {{"y", y},
-                      {"x", x},
-                      {"x2", {{"field", "end"}}},
-                      {"color", colour},
-                      {"tooltip",
-                       {tip("op", "op"), tip("lane", "lane"), tip("what", "is"), tip("ms", "ms", ".4~g"),
-                        tip("begin", "begins at [ms]", ".4~g")}}}}},
-                   ends_of(all, x)};
+  json spec = chart_spec(
+      "timeline",
+      {{"rows", rows_of(all)},
+       {"step", {0, 1.002 * longest}},
+       {"states", palette::scale_of({"compute", "data", "communication, hidden", "communication, exposed"})},
+       {"ends", ends}});
   return {"timeline", "Where the time goes", "Timeline of a step",
           "One step of " + of +
               "; lines end it (dashed: predicted). Dark pink: no computation hides this communication. Gaps: "

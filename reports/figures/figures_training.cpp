@@ -13,45 +13,19 @@ using nlohmann::json;
 
 constexpr size_t kCurves = 6;  // most runs drawn: more curves are hard to distinguish
 
-json line_spec(json rows, const std::string& y_title, const json& dash, const json& scale) {
-  const bool few = rows.size() <= 80;
-  json spec = base_spec(std::move(rows));
-  spec["height"] = 300;
-  const json x = {{"field", "step"}, {"type", "quantitative"}, {"title", "optimizer step"}};
-  const json y = {
-      {"field", "value"}, {"type", "quantitative"}, {"title", y_title}, {"scale", {{"zero", false}}}};
-  const json colour = {{"field", "run"},
-                       {"type", "nominal"},
-                       {"title", nullptr},
-                       {"scale", scale},
-                       {"legend", {{"columns", 1}, {"symbolType", "stroke"}}}};
-  const json tips = {tip("run", "run"), tip("what", "curve"), tip("step", "step", "d"),
-                     tip("value", y_title, ".4~g")};
-  spec["layer"] = json::array();
-  spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
-                           {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
-  // Hover points are a layer of their own: as points of the line mark they would remove the dashes from its
-  // legend.
-  spec["layer"].push_back(
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", few ? 25 : 60}, {"opacity", few ? 1 : 0}}},
-       {"encoding",
-        {{"x", x},
-         {"y", y},
-         {"color", {{"field", "run"}, {"type", "nominal"}, {"scale", scale}}},
-         {"detail", {{"field", "what"}, {"type", "nominal"}}},
-         {"tooltip", tips}}}});
-  return spec;
-}
-
-json dashes(const std::vector<std::string>& what) {
+json line_spec(json rows, const std::string& y_title, const std::vector<std::string>& what,
+               const json& scale) {
   const json patterns = {{1, 0}, {5, 4}, {2, 3}};
-  json range = json::array();
-  for (size_t i = 0; i < what.size(); ++i) range.push_back(patterns[i]);
-  return {{"field", "what"},
-          {"type", "nominal"},
-          {"title", nullptr},
-          {"legend", dash_legend()},
-          {"scale", {{"domain", what}, {"range", range}}}};
+  const bool few = rows.size() <= 80;
+  json dashes = json::array();
+  for (size_t i = 0; i < what.size(); ++i) dashes.push_back(patterns[i]);
+  return chart_spec("training", {{"rows", std::move(rows)},
+                                 {"title", y_title},
+                                 {"runs", scale},
+                                 {"curves", what},
+                                 {"dashes", dashes},
+                                 {"dot", few ? 25 : 60},
+                                 {"visible", few ? 1 : 0}});
 }
 
 // Runs whose curves are drawn, longest first: those that validate, and in a report of few runs all with more
@@ -111,7 +85,7 @@ std::vector<Figure> training_figures(const ReportData& d) {
   const auto draw = [&](const Curves& curves, const char* id, const char* title, const char* caption,
                         const char* y_title, const std::vector<std::string>& what) {
     if (!curves.rows.empty())
-      out.push_back({id, "Training", title, caption, line_spec(curves.rows, y_title, dashes(what), scale)});
+      out.push_back({id, "Training", title, caption, line_spec(curves.rows, y_title, what, scale)});
   };
   draw(loss, "training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.", "loss",
        {"training", "validation"});

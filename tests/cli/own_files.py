@@ -33,7 +33,8 @@ BAIT_PROGRAMS = (".venv-reports/bin/python", ".venv-reports/bin/python3", "pytho
 BAIT_MODULES = ("sitecustomize.py", "usercustomize.py", "vl_convert.py", "vl_convert/__init__.py", "json.py", "argparse.py",
                 "base64.py", "pathlib.py", "torch.py", "numpy.py", "zipfile.py")  # fmt: skip
 BAIT_FILES = ("reports/render.py", "reports/scripts/page.js", "reports/scripts/page_spec.js", "reports/scripts/page_tables.js",
-              "reports/scripts/live.js", "reports/scripts/perfetto.js", "render.py", "page.js", "live.js", "perfetto.js", "vega.js",
+              "reports/scripts/live.js", "reports/scripts/perfetto.js", "reports/figures/specs/base.vl.json", "render.py", "page.js",
+              "live.js", "perfetto.js", "vega.js",
               "share/isobar/reports/render.py", "share/isobar/configs/machines/perlmutter.yaml", "configs/machines/perlmutter.yaml",
               "configs/machines/dgx-a100.yaml", "configs/engines/megatron.yaml", "configs/published/runs.csv", ".ncrc", ".daprc", ".dodsrc",
               "isobar.yaml", "isobar.json", ".isobar", ".isobarrc", "config.yaml", "machine.yaml", "sweep.yaml", "pyvenv.cfg",
@@ -216,6 +217,7 @@ def stand_of_copy(kind, args, folder):
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/../lib", prefix / "bin/isobar"], check=True)
     shutil.copytree(SOURCE / "configs", prefix / "configs")
     shutil.copytree(SOURCE / "reports/scripts", prefix / "reports/scripts")
+    shutil.copytree(SOURCE / "reports/figures/specs", prefix / "reports/figures/specs")
     shutil.copy2(SOURCE / "reports/render.py", prefix / "reports")
     return prefix / "bin/isobar", prefix
 
