@@ -20,6 +20,7 @@ const Fills& colours_of_charts() {
                             {"grid", palette::kGrid},
                             {"muted", palette::kMuted},
                             {"predicted_colour", palette::kPredicted},
+                            {"fitted_colour", palette::kFitted},
                             // of fields that palette.h does not name
                             {"categories", palette::run_scale(std::vector<std::string>(12))["range"]}};
   return all;

@@ -7,8 +7,8 @@
 //   {"$if": "predicted", "mark": …}    left out, with its key, unless the value of that name is true
 //   "$define": {"x": {…}}              names of the file's own, for what it repeats
 //
-// base.vl.json is what all charts have in common, and its names serve all of them; so do ink, paper, grid,
-// muted and predicted_colour (palette.h). A report has its charts filled, OUT/figures/ID.vl.json.
+// base.vl.json is what all charts have in common, and its names serve all of them; so do the colours of
+// chart_file.cpp. A report has its charts filled, OUT/figures/ID.vl.json.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>

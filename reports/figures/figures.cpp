@@ -8,17 +8,6 @@ namespace isobar {
 
 using nlohmann::json;
 
-json base_spec(json rows) {
-  json spec = chart_spec("base", {});
-  spec["data"] = {{"values", std::move(rows)}};
-  return spec;
-}
-
-void as_wide_as_its_places(json& spec, size_t pixels) {
-  spec["width"] = {{"step", pixels}};
-  spec["autosize"] = "pad";
-}
-
 Fills together(Fills a, Fills b) {
   a.merge(b);
   return a;
@@ -70,21 +59,6 @@ Fills parts_of(const ChartData& s, const std::vector<NamedField>& parts) {
           {"place_of_key", text(places) + "[datum.key]"},
           {"colours", palette::scale_of(words)},
           {"columns", legend_columns(words, letters)}};
-}
-
-json nominal(const std::string& field, const std::string& title) {
-  return {{"field", field}, {"type", "nominal"}, {"title", title.empty() ? json() : json(title)}};
-}
-
-json quantity(const std::string& field, const std::string& title) {
-  return {{"field", field}, {"type", "quantitative"}, {"title", title.empty() ? json() : json(title)}};
-}
-
-json tip(const std::string& field, const std::string& title, const std::string& format) {
-  json j = {{"field", field}, {"title", title}};
-  j["type"] = format.empty() ? "nominal" : "quantitative";
-  if (!format.empty()) j["format"] = format;
-  return j;
 }
 
 std::string literal(const std::string& s) {

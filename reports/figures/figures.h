@@ -56,14 +56,6 @@ Fills parts_of(const ChartData& s, const std::vector<NamedField>& parts);
 /// The columns of a legend that fit beside an axis whose labels have this number of letters.
 size_t legend_columns(const std::vector<std::string>& names, size_t axis_letters = 6);
 
-/// An empty figure in the report's style: width of its container, `rows` inline.
-nlohmann::json base_spec(nlohmann::json rows);
-/// Pixels for each value of an ordinal x axis.
-void as_wide_as_its_places(nlohmann::json& spec, size_t pixels);
-nlohmann::json nominal(const std::string& field, const std::string& title = "");
-nlohmann::json quantity(const std::string& field, const std::string& title = "");
-/// One line of a tooltip.
-nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
 /// Text as a string literal of a Vega expression.
 std::string literal(const std::string& s);
 

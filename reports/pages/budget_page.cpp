@@ -8,7 +8,6 @@
 #include "model/base/text/printed.h"
 #include "reports/answers/training_text.h"
 #include "reports/plain_page.h"
-#include "reports/style/palette.h"
 
 namespace isobar {
 namespace {
@@ -50,29 +49,6 @@ json rows_of(const std::vector<Scheduled>& all, const LayoutQuestion& q, double 
   return out;
 }
 
-// A limit as a dashed line across the figure, with its name at the end.
-void add_limit(json& layers, json axis, const char* field, double at, const std::string& name) {
-  const char* channel = std::string(field) == "days" ? "x" : "y";
-  const json data = {{"values", {{{field, at}, {"name", name}}}}};
-  json mark = {{"type", "text"}, {"color", palette::kInk}, {"align", "left"}, {"dx", 4}, {"dy", -6}};
-  mark[*channel == 'x' ? "y" : "x"] = *channel == 'x' ? json("height") : json(0);
-  layers.push_back({{"data", data},
-                    {"mark", {{"type", "rule"}, {"strokeDash", {5, 4}}, {"color", palette::kInk}}},
-                    {"encoding", {{channel, axis}}}});
-  layers.push_back(
-      {{"data", data}, {"mark", mark}, {"encoding", {{channel, axis}, {"text", nominal("name")}}}});
-}
-
-json labels(const char* which, json encoding) {
-  const bool below = std::string(which) == "below";
-  encoding["text"] = {{"field", "gpus"}, {"format", ",d"}, {"type", "quantitative"}};
-  json mark = {{"type", "text"}, {"dy", below ? 15 : -12}};
-  if (below) mark["fontWeight"] = "bold";
-  return {{"transform", {{{"filter", std::string("datum.label == '") + which + "'"}}}},
-          {"mark", mark},
-          {"encoding", std::move(encoding)}};
-}
-
 Figure days_against_money(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
   const std::string currency = all.front().choice.machine.accelerator->currency;
   double most = 0;
@@ -82,34 +58,13 @@ Figure days_against_money(const std::vector<Scheduled>& all, const LayoutQuestio
   const double unit = most >= 1e5 ? 1e6 : 1e3;
   const json rows = rows_of(all, q, unit);
   const std::string money = (unit == 1e6 ? "million " : "thousand ") + currency;
-  json x = quantity("days", "days of training (bar: 80 % interval)"), from = quantity("from"),
-       y = quantity("price", money);
-  for (json* axis : {&x, &from}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}, {"padding", 14}};
-  x["axis"] = {{"labelFlush", true}};  // the last number is not cut at the edge
-  from["title"] = x["title"], from["axis"] = x["axis"];
-  y["scale"] = {{"domain", {0, 1.12 * most / unit}}, {"nice", false}};
-  json colour = nominal("machine");
-  json shape = nominal("kept");
-  shape["scale"] = {{"domain", {kKept, kNotKept}}, {"range", {"circle", "cross"}}};
-  const json tips = {tip("machine", "machine"),   tip("gpus", "GPUs"),
-                     tip("days", "days", ".3~g"), tip("from", "80 % interval from", ".3~g"),
-                     tip("to", "to", ".3~g"),     tip("price", money, ".3~g"),
-                     tip("layout", "layout")};
-  const json at = {{"x", x}, {"y", y}, {"color", colour}};
-  json line = at, point = at, interval = at;
-  line["order"] = quantity("gpus");
-  point["shape"] = shape, point["tooltip"] = tips;
-  interval["x"] = from, interval["x2"] = {{"field", "to"}};
-  json layers = {{{"mark", {{"type", "rule"}, {"strokeWidth", 1.5}}}, {"encoding", interval}},
-                 {{"mark", {{"type", "line"}}}, {"encoding", line}},
-                 {{"mark", {{"type", "point"}, {"filled", true}, {"size", 90}}}, {"encoding", point}},
-                 labels("above", at),
-                 labels("below", at)};
-  if (q.deadline_s > 0) add_limit(layers, x, "days", q.deadline_s / kDay, "deadline");
-  if (near) add_limit(layers, y, "price", q.budget / unit, "budget");
-  json spec = base_spec(rows);
-  spec["height"] = 300;
-  spec["layer"] = std::move(layers);
+  json spec = chart_spec("pages/days-money", {{"rows", rows},
+                                              {"money", money},
+                                              {"prices", {0, 1.12 * most / unit}},
+                                              {"has_deadline", q.deadline_s > 0},
+                                              {"deadline", q.deadline_s / kDay},
+                                              {"near_budget", near},
+                                              {"budget", q.budget / unit}});
   return {"days-money", "budget", "Days against money",
           std::string("Numbers are GPUs, each with its best layout; bold: the answer.") +
               (q.budget > 0 && !near ? " The budget lies above the picture." : ""),

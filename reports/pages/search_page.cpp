@@ -10,7 +10,6 @@
 #include "model/base/text/printed.h"
 #include "reports/answers/compared.h"
 #include "reports/plain_page.h"
-#include "reports/style/palette.h"
 
 namespace isobar {
 namespace {
@@ -39,15 +38,6 @@ json row_of(const Spot& s) {
           {"memory_gb", 1e-9 * s.bytes}, {"chance_to_fit", s.fits}, {"layout", text_of(s.layout)}};
 }
 
-json tips() {
-  return {tip("layout", "layout"), tip("step_s", "step [s]", ".3g"), tip("memory_gb", "memory [GB]", ".3g"),
-          tip("chance_to_fit", "probability of fit", ".0%")};
-}
-
-json ordinal(const char* field) {
-  return {{"field", field}, {"type", "ordinal"}, {"title", field}, {"axis", {{"labelAngle", 0}}}};
-}
-
 Figure heat_map(const std::vector<Spot>& spots) {
   std::map<std::pair<int, int>, const Spot*> best;
   for (const Spot& s : spots) {
@@ -60,24 +50,8 @@ Figure heat_map(const std::vector<Spot>& spots) {
     rows.push_back(row_of(*s));
     middle += std::log(s->seconds) / static_cast<double>(best.size());
   }
-  json spec = base_spec(rows);
-  spec["height"] = 260;
-  as_wide_as_its_places(spec, 64);
-  json color = quantity("step_s", "step [s]");
-  color["scale"] = {{"scheme", "viridis"}, {"reverse", true}, {"type", "log"}};
-  color["legend"] = {{"format", ".2~g"}};
-  const json x = ordinal("tp"), y = ordinal("pp");
-  spec["layer"] = {
-      {{"mark", {{"type", "rect"}, {"stroke", palette::kMuted}}},
-       {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
-      {{"mark", "text"},
-       {"encoding",
-        {{"x", x},
-         {"y", y},
-         {"color",
-          {{"condition", {{"test", "log(datum.step_s) > " + std::to_string(middle)}, {"value", "white"}}},
-           {"value", "black"}}},
-         {"text", {{"field", "step_s"}, {"type", "quantitative"}, {"format", ".2~g"}}}}}}};
+  json spec =
+      chart_spec("pages/heat", {{"rows", rows}, {"dark", "log(datum.step_s) > " + std::to_string(middle)}});
   return {
       "heat", "search", "Best step time by tensor and pipeline parallelism",
       "Each cell is the best layout with that tp and pp, of any dp, cp, ep and policy. Empty: none fits or "
@@ -96,18 +70,9 @@ Figure pareto(const std::vector<Spot>& spots) {
     row["front"] = beaten ? "slower and larger than another" : "on the front";
     rows.push_back(std::move(row));
   }
-  json spec = base_spec(rows);
-  spec["height"] = 320;
-  json x = quantity("memory_gb", "memory of the fullest rank [GB]"), y = quantity("step_s", "step [s]");
-  x["scale"] = {{"zero", false}}, y["scale"] = {{"zero", false}};
-  json color = nominal("front");
-  color["scale"] = {{"domain", {"on the front", "slower and larger than another"}},
-                    {"range", {palette::kPredicted, palette::kFitted}}};
-  spec["mark"] = {{"type", "point"}, {"filled", true}, {"size", 45}};
-  spec["encoding"] = {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}};
   return {"pareto", "search", "Time against memory",
           "The best layout of each (dp, tp, cp, ep, pp); on the front no other is both faster and smaller.",
-          spec};
+          chart_spec("pages/pareto", {{"rows", rows}})};
 }
 
 Figure scaling(const std::vector<LayoutChoice>& curve) {
@@ -123,28 +88,11 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
                     {"ideal", ideal},
                     {"layout", text_of(layout_of(c.spec))}});
   }
-  json spec = base_spec(rows);
-  spec["height"] = 320;
-  json x = quantity("gpus", "GPUs"), y = quantity("rate", "samples/s"), low = quantity("lower"), ideal = y;
-  for (json* axis : {&x, &y, &low}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}};
-  ideal = y;
-  ideal["field"] = "ideal";
-  const json high = {{"field", "upper"}};
-  low["title"] = "samples/s";
-  spec["layer"] = {
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.5}, {"color", palette::kPredicted}}},
-       {"encoding", {{"x", x}, {"y", low}, {"y2", high}}}},
-      {{"mark", {{"type", "line"}, {"strokeDash", {4, 4}}, {"color", palette::kFitted}}},
-       {"encoding", {{"x", x}, {"y", ideal}}}},
-      {{"mark",
-        {{"type", "line"}, {"point", {{"color", palette::kPredicted}}}, {"color", palette::kPredicted}}},
-       {"encoding",
-        {{"x", x}, {"y", y}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
   return {"scaling", "search", "Scaling at one global batch",
           "The best layout of each number of GPUs with its 80 % interval; dashed: what the first number "
           "would make "
           "of it without loss.",
-          spec};
+          chart_spec("pages/scaling", {{"rows", rows}})};
 }
 
 Table spots_table(const std::vector<Spot>& spots) {
@@ -228,19 +176,9 @@ std::string write_machines_page(const std::filesystem::path& out, const std::str
                     {"upper", rate.upper},
                     {"layout", text_of(layout_of(r.choice.spec))}});
   }
-  json spec = base_spec(bars);
-  spec["height"] = {{"step", 34}};
-  json y = nominal("machine"), x = quantity("rate", "samples/s"), low = quantity("lower", "samples/s");
-  y["sort"] = nullptr;
-  spec["layer"] = {
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 3}, {"color", palette::kPredicted}}},
-       {"encoding", {{"y", y}, {"x", low}, {"x2", {{"field", "upper"}}}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"color", palette::kPredicted}}},
-       {"encoding",
-        {{"y", y}, {"x", x}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
   const Figure figure{"machines", "machines", "Machines side by side",
                       "Samples a second of the best layout, or of the one given, with its 80 % interval.",
-                      spec};
+                      chart_spec("pages/machines", {{"rows", bars}})};
   Table numbers = compared_numbers(rows);
   Table shown = compared(rows);
   shown.id = "machines_rounded";

@@ -63,17 +63,10 @@ Figure against_lead(const Verification& v, size_t channel, const char* id, const
   add("persistence", v.persistence);
   add("climatology", v.climatology);
   if (rows.empty()) return {};
-  json colour = nominal("forecast", "");
-  colour["scale"] = {{"domain", names}, {"range", colours}};
-  json spec = base_spec(rows);
-  spec["height"] = 240;
-  spec["mark"] = {{"type", "line"}, {"point", true}};
-  spec["encoding"] = {
-      {"x", quantity("lead", lead_title(v))},
-      {"y", quantity("value", y_title)},
-      {"color", colour},
-      {"tooltip",
-       {tip("forecast", "forecast"), tip("lead", lead_title(v), "~g"), tip("value", y_title, ".4~g")}}};
+  json spec = chart_spec("pages/skill-by-lead", {{"rows", rows},
+                                                 {"lead", lead_title(v)},
+                                                 {"score", y_title},
+                                                 {"forecasts", {{"domain", names}, {"range", colours}}}});
   return {id + std::to_string(channel), "skill", title + " of " + v.channels[channel].name, caption, spec};
 }
 
@@ -89,26 +82,13 @@ Figure error_map(const Verification& v, size_t channel) {
                         {"longitude", m.longitude()[static_cast<size_t>(x)]},
                         {"rmse", rmse}});
   if (rows.empty()) return {};
-  json spec = base_spec(rows);
-  spec["height"] = 300;
-  const auto side = [](const char* field, const char* title, const std::vector<double>& middles) {
-    json at = {{"field", field}, {"type", "ordinal"}, {"title", title}};
-    const json said = middles;
-    at["axis"] = {{"labelExpr", "format(" + said.dump() + "[datum.value], '.4~g')"},
-                  {"labelOverlap", "greedy"},
-                  {"ticks", false},
-                  {"labelAngle", 0}};
-    return at;
+  const auto labels = [](const std::vector<double>& middles) {
+    return "format(" + json(middles).dump() + "[datum.value], '.4~g')";
   };
-  json colour = quantity("rmse", with_units("RMSE", v.channels[channel]));
-  colour["scale"] = {{"scheme", "viridis"}, {"reverse", true}};
-  spec["mark"] = "rect";
-  spec["encoding"] = {{"x", side("column", "longitude", m.longitude())},
-                      {"y", side("row", "latitude", m.latitude())},
-                      {"color", colour},
-                      {"tooltip",
-                       {tip("latitude", "latitude", ".4~g"), tip("longitude", "longitude", ".4~g"),
-                        tip("rmse", "RMSE", ".4~g")}}};
+  json spec = chart_spec("pages/error-map", {{"rows", rows},
+                                             {"longitude", labels(m.longitude())},
+                                             {"latitude", labels(m.latitude())},
+                                             {"rmse", with_units("RMSE", v.channels[channel])}});
   return {"map" + std::to_string(channel), "maps",
           "Where the errors of " + v.channels[channel].name + " are, " +
               text_of_lead(v, v.lead_hours.size() - 1) + " ahead",
@@ -130,21 +110,10 @@ Figure spectra(const Verification& v, size_t channel) {
   add(names[1], v.predicted[0]);
   if (last > 0) add(names.emplace_back("net, " + text_of_lead(v, last)), v.predicted[last]);
   if (rows.empty()) return {};
-  json spec = base_spec(rows);
-  spec["height"] = 260;
-  json x = quantity("wavenumber", "zonal wavenumber"),
-       y = quantity("power", v.channels[channel].units.empty()
-                                 ? "power"
-                                 : "power, (" + v.channels[channel].units + ")²");
-  for (json* axis : {&x, &y}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}};
-  json colour = nominal("field", "");
-  colour["scale"] = {{"domain", names}, {"range", {palette::kMeasured, "#E69F00", palette::kPredicted}}};
-  spec["mark"] = "line";
-  spec["encoding"] = {
-      {"x", x},
-      {"y", y},
-      {"color", colour},
-      {"tooltip", {tip("field", "field"), tip("wavenumber", "wavenumber"), tip("power", "power", ".3~g")}}};
+  const std::string& units = v.channels[channel].units;
+  json spec = chart_spec(
+      "pages/spectrum",
+      {{"rows", rows}, {"fields", names}, {"power", units.empty() ? "power" : "power, (" + units + ")²"}});
   return {"spectrum" + std::to_string(channel), "spectra", "Zonal power of " + v.channels[channel].name,
           "Variance along rows by wavenumber, mean over rows and samples. Less than observed at the high "
           "ones: the net blurs.",
@@ -160,20 +129,11 @@ Figure by_date(const Verification& v) {
                     {"date", dated ? json(iso_of(3600 * v.cases[i].hours)) : json()}});
   }
   const bool dated = !rows.empty() && rows[0]["date"].is_string();
-  json spec = base_spec(rows);
-  spec["height"] = 220;
-  spec["mark"] = {{"type", "line"},
-                  {"color", palette::kPredicted},
-                  {"point", {{"size", 12}, {"color", palette::kPredicted}}}};
-  json x = dated ? json{{"field", "date"},
-                        {"type", "temporal"},
-                        {"title", "forecast from"},
-                        {"scale", {{"type", "utc"}}}}
-                 : quantity("sample", "sample");
-  spec["encoding"] = {
-      {"x", x},
-      {"y", quantity("error", "RMSE, normalised")},
-      {"tooltip", {tip(dated ? "date" : "sample", "forecast from"), tip("error", "RMSE", ".4~g")}}};
+  json spec = chart_spec("pages/error-by-date", {{"rows", rows},
+                                                 {"field", dated ? "date" : "sample"},
+                                                 {"type", dated ? "temporal" : "quantitative"},
+                                                 {"title", dated ? "forecast from" : "sample"},
+                                                 {"scale", dated ? json{{"type", "utc"}} : kLeftOut}});
   return {"dates", "dates", "Error by date, " + text_of_lead(v, v.lead_hours.size() - 1) + " ahead",
           "Mean over the targets of RMSE over standard deviation.", spec};
 }
