@@ -42,6 +42,14 @@ size_t legend_columns(const std::vector<std::string>& names, size_t axis_letters
   return columns;
 }
 
+std::vector<std::string> classes_in(const json& rows) {
+  std::vector<std::string> classes;
+  for (const json& row : rows)
+    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
+      classes.push_back(row["class"].get<std::string>());
+  return classes;
+}
+
 Fills parts_of(const ChartData& s, const std::vector<NamedField>& parts) {
   json keys = json::array(), names = json::object(), places = json::object();
   std::vector<std::string> words;

@@ -53,6 +53,8 @@ Fills run_fills(const ReportData& d, const std::string& cost_title = "");
 Fills layout_fills(const ReportData& d);
 /// Fields that are parts of a whole, folded into rows {part, value, order} with their names as `part`.
 Fills parts_of(const ChartData& s, const std::vector<NamedField>& parts);
+/// "class" of the rows, in order of first appearance.
+std::vector<std::string> classes_in(const nlohmann::json& rows);
 /// The columns of a legend that fit beside an axis whose labels have this number of letters.
 size_t legend_columns(const std::vector<std::string>& names, size_t axis_letters = 6);
 

@@ -22,15 +22,11 @@ std::vector<Figure> failure_figures(const ReportData& d) {
   std::map<std::string, int> counts;
   int most = 0;
   for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
-  std::vector<std::string> classes;
-  for (const json& row : rows)
-    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
-      classes.push_back(row["class"].get<std::string>());
-  return {
-      {"failures", "Failures", "Runs that did not finish, by layout",
-       "Number of runs by class of failure; the table of failed runs gives each reason.",
-       chart_spec("failures",
-                  {{"rows", rows}, {"classes", palette::scale_of(classes)}, {"ticks", std::min(most, 8)}})}};
+  return {{"failures", "Failures", "Runs that did not finish, by layout",
+           "Number of runs by class of failure; the table of failed runs gives each reason.",
+           chart_spec("failures", {{"rows", rows},
+                                   {"classes", palette::scale_of(classes_in(rows))},
+                                   {"ticks", std::min(most, 8)}})}};
 }
 
 }  // namespace isobar

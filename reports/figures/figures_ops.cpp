@@ -13,12 +13,9 @@ using nlohmann::json;
 
 constexpr const char* kOpsSection = "Where the time goes";
 
-// The colours of the classes in `rows`, in order of first appearance, and the columns of their legend.
+// The colours of the classes in `rows`, and the columns of their legend.
 Fills class_colours(const json& rows, size_t axis_letters) {
-  std::vector<std::string> classes;
-  for (const json& row : rows)
-    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
-      classes.push_back(row["class"].get<std::string>());
+  const std::vector<std::string> classes = classes_in(rows);
   return {{"classes", palette::scale_of(classes)}, {"columns", legend_columns(classes, axis_letters)}};
 }
 
