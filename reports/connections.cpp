@@ -10,7 +10,7 @@
 #include <exception>
 #include <system_error>
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -236,4 +236,4 @@ bool Connections::drain(Connection& c) {
   return n > 0 && c.drained < kMostDrained;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -20,7 +20,7 @@
 
 #include "reports/live/http.h"
 
-namespace isobar {
+namespace isobar::report {
 
 class Connections {
  public:
@@ -68,4 +68,4 @@ class Connections {
   std::vector<std::thread> makers_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::report

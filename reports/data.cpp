@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -46,13 +46,14 @@ double number_at(const json& row, const char* key, const std::string& file, cons
 // Applies one statistic to every run, and estimates the error of each run's value.
 void measure(ReportData& d, Statistic statistic) {
   d.statistic = statistic;
-  std::vector<const RunRecord*> runs;
+  std::vector<const records::RunRecord*> runs;
   for (ReportRun& r : d.runs) {
     r.statistic = statistic;
     runs.push_back(&r.run);
   }
-  d.between = run_to_run_of(runs, statistic);
-  for (ReportRun& r : d.runs) r.measured_error = std::hypot(step_error(r.run, statistic), d.between.sigma);
+  d.between = records::run_to_run_of(runs, statistic);
+  for (ReportRun& r : d.runs)
+    r.measured_error = std::hypot(records::step_error(r.run, statistic), d.between.sigma);
 }
 
 // Stored predictions of older versions use earlier names of terms.
@@ -74,14 +75,14 @@ std::string current_term(const std::string& stored) {
 std::vector<const ReportRun*> ReportData::ok() const {
   std::vector<const ReportRun*> out;
   for (const ReportRun& r : runs)
-    if (r.run.run_class == RunClass::ok && r.measured() > 0) out.push_back(&r);
+    if (r.run.run_class == records::RunClass::ok && r.measured() > 0) out.push_back(&r);
   return out;
 }
 
 std::vector<const ReportRun*> ReportData::failed() const {
   std::vector<const ReportRun*> out;
   for (const ReportRun& r : runs)
-    if (r.run.run_class != RunClass::ok || !(r.measured() > 0)) out.push_back(&r);
+    if (r.run.run_class != records::RunClass::ok || !(r.measured() > 0)) out.push_back(&r);
   return out;
 }
 
@@ -139,7 +140,7 @@ ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& opti
   d.sets = names_of(dirs);
   for (size_t i = 0; i < dirs.size(); ++i) {
     const size_t before = d.runs.size();
-    for (RunRecord& r : load_runs(dirs[i], &d.problems)) {
+    for (records::RunRecord& r : records::load_runs(dirs[i], &d.problems)) {
       d.runs.emplace_back();
       d.runs.back().run = std::move(r);
       d.runs.back().set = d.sets[i];
@@ -202,4 +203,4 @@ HoldoutFile read_holdout(const fs::path& file) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -19,7 +19,7 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct RunPrediction {
   double step_s = 0, lower = 0, upper = 0;              // seconds of a step, 80 % interval
@@ -32,7 +32,7 @@ struct RunPrediction {
 };
 
 struct ReportRun {
-  RunRecord run;
+  records::RunRecord run;
   std::string set;                          // name of its results directory
   std::string layout;                       // "dp2 tp1", "1 rank"
   std::string name;                         // the settings that distinguish it: "dp2 tp1 bf16 mb4"
@@ -69,12 +69,12 @@ struct ReportData {
   std::vector<ReportRun> runs;      // by set, in order of id
   std::vector<std::string> varied;  // keys that distinguish the runs
   std::vector<Facet> facets;
-  std::optional<Machine> predictor;    // the machine file that predicted, if one did
-  std::string machine;                 // its name; "": no predictions
-  std::filesystem::path machine_file;  // that it was read from; "": from holdout.json
-  Statistic statistic = kStatistic;    // of step times: applies to every step time and rate in the report
-  RunToRun between;                    // variation between repetitions of one run
-  std::vector<std::string> problems;   // what could not be read or predicted
+  std::optional<perf::Machine> predictor;  // the machine file that predicted, if one did
+  std::string machine;                     // its name; "": no predictions
+  std::filesystem::path machine_file;      // that it was read from; "": from holdout.json
+  Statistic statistic = kStatistic;        // of step times: applies to every step time and rate in the report
+  RunToRun between;                        // variation between repetitions of one run
+  std::vector<std::string> problems;       // what could not be read or predicted
 
   std::vector<const ReportRun*> ok() const;      // finished, with a step time
   std::vector<const ReportRun*> failed() const;  // all others
@@ -86,9 +86,9 @@ struct ReportData {
 
 struct CollectOptions {
   std::filesystem::path machine;  // predict with this file; "": read holdout.json of the directory
-  std::function<Workspace(int threads)> workspace = {};  // backend workspace, for predicted memory
-  bool holdout = true;                                   // whether holdout.json is read
-  std::optional<Statistic> statistic = std::nullopt;     // unset: that of the predictions, else kStatistic
+  std::function<plan::Workspace(int threads)> workspace = {};  // backend workspace, for predicted memory
+  bool holdout = true;                                         // whether holdout.json is read
+  std::optional<Statistic> statistic = std::nullopt;  // unset: that of the predictions, else kStatistic
 };
 
 /// Throws ConfigError if a directory holds no run, or if predictions use different statistics or another one
@@ -110,8 +110,8 @@ std::string facet_value(const ReportRun& r, const std::string& key);
 /// Predicts step time, terms and memory of every ok run, and op times of the run whose ops are shown.
 void predict_runs(ReportData& data, const CollectOptions& options);
 /// Options of predict() that reproduce how the run was made.
-PredictOptions options_of(const ReportRun& r);
+perf::PredictOptions options_of(const ReportRun& r);
 /// The run whose ops are shown: the fastest that recorded ops; nullptr: none did.
 const ReportRun* ops_run(const ReportData& d);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,7 +8,7 @@
 #include "model/records/files/event_file.h"
 #include "model/records/naming.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -30,17 +30,18 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
     if (r.run.steps.empty()) continue;
     const double begin = seconds_of(r.run.time_utc);
     double now = begin;
-    std::string out = event_file_head(begin) + event_hyperparameters(begin, hyperparameters(r.run.spec));
-    const RunCurves curves(r.run.spec, r.run.set_up.channels.value_or(std::vector<std::string>()));
+    std::string out = records::event_file_head(begin) +
+                      records::event_hyperparameters(begin, records::hyperparameters(r.run.spec));
+    const records::RunCurves curves(r.run.spec, r.run.set_up.channels.value_or(std::vector<std::string>()));
     const auto add = [&](const auto& record) {
-      for (const CurvePoint& p : curves.of(record))
-        if (std::isfinite(p.value)) out += event_record(now, record.step, p.tag, p.value);
+      for (const records::CurvePoint& p : curves.of(record))
+        if (std::isfinite(p.value)) out += records::event_record(now, record.step, p.tag, p.value);
     };
     auto valid = r.run.valid.begin();
     const auto validated = [&](int64_t step) {
       for (; valid != r.run.valid.end() && valid->step <= step; ++valid) add(*valid);
     };
-    for (const StepRecord& s : r.run.steps) {
+    for (const records::StepRecord& s : r.run.steps) {
       validated(s.step - 1);
       now += s.seconds;
       add(s);
@@ -49,7 +50,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
     add(r.run.ranks_record);
     // A run alone, or one of several that are all alike in their settings, has only its folder's name.
     const std::string name = r.name == "base" ? in_set(d, r, r.run.id) : r.label;
-    write_atomically(folder / folder_name(name) / event_file_name(begin), out);
+    write_atomically(folder / records::folder_name(name) / records::event_file_name(begin), out);
     ++written;
   }
   return written;
@@ -102,11 +103,11 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
     log("POINT_IN_TIME", "seed", s.train.seed, json::object());
     log("INTERVAL_START", "run_start", nullptr, json::object());
     size_t valid = 0;
-    for (const StepRecord& step : r->run.steps) {
+    for (const records::StepRecord& step : r->run.steps) {
       now += step.seconds * 1e3;
       if (step.loss) log("POINT_IN_TIME", "train_loss", *step.loss, {{"step", step.step}});
       for (; valid < r->run.valid.size() && r->run.valid[valid].step <= step.step; ++valid)
-        log("POINT_IN_TIME", "eval_error", or_nan(r->run.valid[valid].loss),
+        log("POINT_IN_TIME", "eval_error", records::or_nan(r->run.valid[valid].loss),
             {{"step", r->run.valid[valid].step}});
     }
     log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->rate()}}, json::object());
@@ -117,4 +118,4 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
   return written;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -10,7 +10,7 @@
 
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// One folder with an event file for each run that has steps, named by its label: the curves that a live run
 /// writes (model/records/curves.h) and its hyperparameters. Returns the number of runs.
@@ -20,4 +20,4 @@ nlohmann::json benchmark_json(const ReportData& d);
 /// MLPerf's ":::MLLOG" lines (mlperf_logging's keys), a file for each run that finished.
 size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder);
 
-}  // namespace isobar
+}  // namespace isobar::report

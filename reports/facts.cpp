@@ -6,7 +6,7 @@
 #include "reports/story.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 Fact speed_of(const ReportData& d, const ReportRun& best) {
@@ -59,4 +59,4 @@ std::vector<Fact> facts_of(const ReportData& d, const std::vector<Comparison>& c
   return {{best->name, "best layout of " + of}, speed_of(d, *best), error_of(d)};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

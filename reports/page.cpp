@@ -8,7 +8,7 @@
 #include "reports/style/palette.h"
 #include "reports/subject.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr const char* kStyle = R"(
@@ -283,4 +283,4 @@ PageText text_of_page(const ReportData& d, const std::vector<Comparison>& compar
   return text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

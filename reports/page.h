@@ -10,7 +10,7 @@
 #include "reports/story.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct PageText {
   std::string title, subject = {}, made = {};  // what it is of; the last line: when and of what it was made
@@ -35,4 +35,4 @@ nlohmann::json facets_of(const ReportData& d);
 /// CSS shared by all pages.
 const char* page_style();
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,7 +5,7 @@
 #include "reports/page.h"
 #include "reports/report.h"
 
-namespace isobar {
+namespace isobar::report {
 
 std::string write_plain_page(const std::filesystem::path& out, const PageText& text,
                              const std::vector<Figure>& figures, const std::vector<Table>& tables) {
@@ -17,4 +17,4 @@ std::string write_plain_page(const std::filesystem::path& out, const PageText& t
   return draw_figures(out, {}, true);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,10 +9,10 @@
 
 #include "reports/page.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Returns why figures were not drawn and how to fix it; "" if all were.
 std::string write_plain_page(const std::filesystem::path& out, const PageText& text,
                              const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -11,52 +11,52 @@
 #include "perfmodel/step/op_terms.h"
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 // Seconds of one execution of each op, from the replay of a steady step.
-std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
-  const RunSpec spec = spec_as_run(r.run);
-  const std::vector<StageProgram> stages = stages_of(as_priced(spec, m), {});
-  const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
-  std::map<int, const Plan*> plan_of;
-  for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
+std::map<std::string, double> op_seconds(const ReportRun& r, const perf::Machine& m) {
+  const RunSpec spec = records::spec_as_run(r.run);
+  const std::vector<perf::StageProgram> stages = perf::stages_of(perf::as_priced(spec, m), {});
+  const perf::Replay steady = perf::replay(spec, stages, m, perf::predict(spec, m, options_of(r)));
+  std::map<int, const plan::Plan*> plan_of;
+  for (const perf::StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
   std::map<std::string, std::pair<double, int64_t>> sums;
-  for (const Span& s : steady.timeline.spans) {
+  for (const trace::Span& s : steady.timeline.spans) {
     auto& [seconds, count] = sums[plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op)).path];
     seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
     ++count;
   }
   std::map<std::string, double> out;
   for (const auto& [path, sum] : sums) out[path] = sum.first / static_cast<double>(sum.second);
-  const Conditions where = conditions_of(spec, m, options_of(r).host);
-  for (const StageProgram& stage : stages)
-    for (const Op& op : stage.plan.ops)
-      if (op.kind == OpKind::fetch && device_of(m) != Device::cores) {
-        OpShape landing = shape_of(op, stage.plan, where);
+  const perf::Conditions where = perf::conditions_of(spec, m, options_of(r).host);
+  for (const perf::StageProgram& stage : stages)
+    for (const plan::Op& op : stage.plan.ops)
+      if (op.kind == plan::OpKind::fetch && perf::device_of(m) != perf::Device::cores) {
+        perf::OpShape landing = perf::shape_of(op, stage.plan, where);
         landing.to_host = true;
-        out[landing_path(op)] = op_seconds(landing, rates(m.values(), where), where, 1);
+        out[plan::landing_path(op)] = perf::op_seconds(landing, perf::rates(m.values(), where), where, 1);
       }
   return out;
 }
 
 }  // namespace
 
-PredictOptions options_of(const ReportRun& r) {
+perf::PredictOptions options_of(const ReportRun& r) {
   return {.host = {.ranks_on_host = r.run.ranks_on_host, .threads = r.run.threads},
           .campaign = r.run.provenance.is_object() ? r.run.provenance.value("source", std::string()) : ""};
 }
 
 void predict_runs(ReportData& data, const CollectOptions& options) {
-  data.predictor = load_machine(options.machine.string());
+  data.predictor = perf::load_machine(options.machine.string());
   data.machine_file = options.machine;
-  const Machine& m = *data.predictor;
+  const perf::Machine& m = *data.predictor;
   data.machine = m.name.empty() ? options.machine.stem().string() : m.name;
   if (m.fit) data.statistic = m.fit->statistic;
   std::map<std::string, RunPrediction> known;  // repetitions are predicted once
   for (ReportRun& r : data.runs) {
     r.statistic = data.statistic;
-    if (r.run.run_class != RunClass::ok) continue;
+    if (r.run.run_class != records::RunClass::ok) continue;
     try {
       nlohmann::json key = to_json(r.run.spec);
       key["run"]["out"] = "";
@@ -67,13 +67,13 @@ void predict_runs(ReportData& data, const CollectOptions& options) {
       key["campaign"] = options_of(r).campaign;
       RunPrediction& out = known[key.dump()];
       if (out.step_s == 0) {
-        PredictOptions how = options_of(r);
+        perf::PredictOptions how = options_of(r);
         how.workspace = options.workspace;
-        const Prediction p = predict(spec_as_run(r.run), m, how);
+        const perf::Prediction p = perf::predict(records::spec_as_run(r.run), m, how);
         out.step_s = p.step_s;
         out.lower = p.lower;
         out.upper = p.upper;
-        for (const Term& t : p.terms) out.terms.emplace_back(t.name, t.seconds);
+        for (const perf::Term& t : p.terms) out.terms.emplace_back(t.name, t.seconds);
         out.memory = p.memory;
         out.memory_total = p.memory_total;
         out.warnings = p.warnings;
@@ -91,4 +91,4 @@ void predict_runs(ReportData& data, const CollectOptions& options) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

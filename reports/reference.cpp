@@ -10,7 +10,7 @@
 #include "model/base/system/shared_files.h"
 #include "model/base/text/hash.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -95,7 +95,7 @@ Reference read_reference(const std::filesystem::path& file) {
 }
 
 std::string experiment_id(const ReportRun& r) {
-  return sha256_hex(experiment_of(r.run.spec)).substr(0, 16);
+  return sha256_hex(records::experiment_of(r.run.spec)).substr(0, 16);
 }
 
 std::vector<ReferenceRun> entries_of(const ReportData& d) {
@@ -132,4 +132,4 @@ void append_reference(const std::filesystem::path& file, std::vector<ReferenceRu
   write_atomically(file, text);  // an update is written whole or not at all
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -16,7 +16,7 @@
 
 #include "reports/comparison/compare.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct ReferenceRun {
   std::string experiment;  // hash of the specification without seed and file paths
@@ -42,4 +42,4 @@ std::vector<ReferenceRun> entries_of(const ReportData& d);
 /// Appends the runs as one update, under a lock; creates the file if it is missing.
 void append_reference(const std::filesystem::path& file, std::vector<ReferenceRun> runs);
 
-}  // namespace isobar
+}  // namespace isobar::report

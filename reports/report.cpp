@@ -9,7 +9,7 @@
 #include "reports/tables/report_tables.h"
 #include "reports/tables/run_rows.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

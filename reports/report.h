@@ -10,16 +10,16 @@
 #include "reports/data.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct ReportOptions {
   std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if there
   std::filesystem::path python;   // with vl-convert; "": drawing_python()
-  std::optional<Statistic> statistic = std::nullopt;     // of steps; unset: what the predictions are of
-  bool png = false, pdf = false;                         // figures in these formats besides SVG
-  bool perfetto = false;                                 // OUT/perfetto.json (side_by_side.h)
-  bool draw = true;                                      // false: tables and specifications only
-  std::function<Workspace(int threads)> workspace = {};  // see CollectOptions
+  std::optional<Statistic> statistic = std::nullopt;           // of steps; unset: what the predictions are of
+  bool png = false, pdf = false;                               // figures in these formats besides SVG
+  bool perfetto = false;                                       // OUT/perfetto.json (side_by_side.h)
+  bool draw = true;                                            // false: tables and specifications only
+  std::function<plan::Workspace(int threads)> workspace = {};  // see CollectOptions
 };
 
 struct Report {
@@ -49,4 +49,4 @@ std::string script_of_page(const std::string& name);
 /// Removes files of an earlier page that this one does not write again, so that they cannot pass for its own.
 void clear_old(const std::filesystem::path& out);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -12,7 +12,7 @@
 #include "reports/tables/report_tables.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 template <class... Values>
@@ -232,7 +232,7 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   const std::vector<const ReportRun*> marked = d.contended();
   std::map<std::string, size_t> classes;
   for (const ReportRun* r : d.failed())
-    ++classes[r->run.run_class == RunClass::ok ? "ok, untimed" : name_of(r->run.run_class)];
+    ++classes[r->run.run_class == records::RunClass::ok ? "ok, untimed" : records::name_of(r->run.run_class)];
   std::string s, brief;
   if (!marked.empty()) {
     brief = say("%zu of %zu runs were disturbed.", marked.size(), d.ok().size());
@@ -245,7 +245,8 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
                                        [](const ReportRun& r) { return !r.run.repeats.empty(); });
     s = say("%zu of %zu runs were disturbed, most of all %s (%s). A fit gives those whose steps scatter "
             "little weight",
-            marked.size(), d.ok().size(), worst->label.c_str(), words_of(worst->run.contention).c_str()) +
+            marked.size(), d.ok().size(), worst->label.c_str(),
+            records::words_of(worst->run.contention).c_str()) +
         (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
                      : ".");
   }
@@ -384,4 +385,4 @@ std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& 
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 #include "reports/comparison/compare.h"
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct Sentence {
   std::string head;  // a few words
@@ -28,4 +28,4 @@ std::vector<Fact> facts_of(const ReportData& d, const std::vector<Comparison>& c
 
 std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& comparisons);
 
-}  // namespace isobar
+}  // namespace isobar::report

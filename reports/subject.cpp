@@ -8,7 +8,7 @@
 #include "model/records/naming.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -167,4 +167,4 @@ Subject subject_of(const ReportData& d) {
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -6,7 +6,7 @@
 
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct Subject {
   std::string title;               // "vit-tiny on AMD EPYC 7763, 1 to 4 ranks"
@@ -15,4 +15,4 @@ struct Subject {
 
 Subject subject_of(const ReportData& d);
 
-}  // namespace isobar
+}  // namespace isobar::report

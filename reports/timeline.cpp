@@ -15,7 +15,7 @@
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/simulate.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using Interval = std::pair<double, double>;
@@ -52,18 +52,19 @@ void split(double begin, double end, const std::vector<Interval>& covers, const 
 const std::set<std::string>& communication_kinds() {
   static const std::set<std::string> kKinds = [] {
     std::set<std::string> out;
-    for (int k = 0; k < kOpKinds; ++k)
-      if (is_collective(static_cast<OpKind>(k))) out.insert(name_of(static_cast<OpKind>(k)));
+    for (int k = 0; k < plan::kOpKinds; ++k)
+      if (plan::is_collective(static_cast<plan::OpKind>(k)))
+        out.insert(plan::name_of(static_cast<plan::OpKind>(k)));
     return out;
   }();
   return kKinds;
 }
 
-bool is_communication(const OpSpan& s) {
+bool is_communication(const trace::OpSpan& s) {
   return communication_kinds().count(s.kind) > 0;
 }
-bool is_data(const OpSpan& s) {
-  return s.kind == name_of(OpKind::fetch);
+bool is_data(const trace::OpSpan& s) {
+  return s.kind == plan::name_of(plan::OpKind::fetch);
 }
 
 double ms(int64_t ns) {
@@ -72,20 +73,20 @@ double ms(int64_t ns) {
 
 }  // namespace
 
-StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
+StepTimeline marked(const std::vector<trace::OpSpan>& spans, double step_ms) {
   StepTimeline out;
   out.step_ms = step_ms;
-  std::map<int, std::vector<const OpSpan*>> by_rank;
-  for (const OpSpan& s : spans) by_rank[s.rank].push_back(&s);
+  std::map<int, std::vector<const trace::OpSpan*>> by_rank;
+  for (const trace::OpSpan& s : spans) by_rank[s.rank].push_back(&s);
   out.ranks = static_cast<int>(by_rank.size());
   const double smallest = 0.002 * step_ms;  // ms; shorter gaps are executor overhead
   for (const auto& of_rank : by_rank) {
     const int rank = of_rank.first;
-    const std::vector<const OpSpan*>& own = of_rank.second;
+    const std::vector<const trace::OpSpan*>& own = of_rank.second;
     std::vector<Interval> computing, busy, talking;
-    for (const OpSpan* s : own) {
+    for (const trace::OpSpan* s : own) {
       const Interval time = {ms(s->begin_ns), ms(s->end_ns)};
-      if (s->lane == Lane::compute) busy.push_back(time);
+      if (s->lane == plan::Lane::compute) busy.push_back(time);
       if (is_communication(*s))
         talking.push_back(time);
       else if (!is_data(*s))
@@ -103,8 +104,8 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
     out.exposed_ms += exposed / out.ranks;
     out.idle_ms += idle / out.ranks;
     if (rank >= kRanks) continue;  // not drawn
-    for (const OpSpan* s : own) {
-      const std::string lane = name_of(s->lane);
+    for (const trace::OpSpan* s : own) {
+      const std::string lane = plan::name_of(s->lane);
       if (!is_communication(*s)) {
         out.segments.push_back(
             {rank, lane, is_data(*s) ? "data" : "compute", s->path, ms(s->begin_ns), ms(s->end_ns)});
@@ -119,13 +120,13 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
   return out;
 }
 
-std::optional<MeasuredStep> middle_step(const RunRecord& r) {
+std::optional<MeasuredStep> middle_step(const records::RunRecord& r) {
   const std::filesystem::path file = r.dir / "trace.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
-  TraceFile trace = read_chrome_trace(file);
-  std::map<int32_t, StepTime> of_rank0;  // by step
+  trace::TraceFile trace = trace::read_chrome_trace(file);
+  std::map<int32_t, trace::StepTime> of_rank0;  // by step
   int32_t first = std::numeric_limits<int32_t>::max();
-  for (const StepTime& s : trace.steps) {
+  for (const trace::StepTime& s : trace.steps) {
     first = std::min(first, s.step);
     if (s.rank == 0) of_rank0[s.step] = s;
   }
@@ -137,34 +138,35 @@ std::optional<MeasuredStep> middle_step(const RunRecord& r) {
   for (const auto& [step, time] : of_rank0) lengths.emplace_back(time.end_ns - time.begin_ns, step);
   std::sort(lengths.begin(), lengths.end());
   MeasuredStep out{.step = lengths[lengths.size() / 2].second};
-  for (const StepTime& s : trace.steps)
+  for (const trace::StepTime& s : trace.steps)
     if (s.step == out.step) out.ranks.push_back(s);
   std::sort(out.ranks.begin(), out.ranks.end(),
-            [](const StepTime& a, const StepTime& b) { return a.rank < b.rank; });
-  for (OpSpan& s : trace.spans)
+            [](const trace::StepTime& a, const trace::StepTime& b) { return a.rank < b.rank; });
+  for (trace::OpSpan& s : trace.spans)
     if (s.step == out.step) out.spans.push_back(std::move(s));
   return out;
 }
 
-const StageProgram& PredictedStep::of_rank(int rank) const {
+const perf::StageProgram& PredictedStep::of_rank(int rank) const {
   const auto found = std::find_if(stages.begin(), stages.end(),
-                                  [&](const StageProgram& stage) { return stage.plan.rank == rank; });
+                                  [&](const perf::StageProgram& stage) { return stage.plan.rank == rank; });
   if (found == stages.end()) throw std::logic_error("rank " + std::to_string(rank) + " was not replayed");
   return *found;
 }
 
-PredictedStep predicted_step(const ReportRun& r, const Machine& m) {
-  const RunSpec spec = spec_as_run(r.run);
-  const Prediction p = predict(spec, m, options_of(r));
-  PredictedStep out{.stages = stages_of(as_priced(spec, m), {}), .timeline = {}, .step_s = p.step_s};
-  Replay steady = replay(spec, out.stages, m, p);
+PredictedStep predicted_step(const ReportRun& r, const perf::Machine& m) {
+  const RunSpec spec = records::spec_as_run(r.run);
+  const perf::Prediction p = perf::predict(spec, m, options_of(r));
+  PredictedStep out{
+      .stages = perf::stages_of(perf::as_priced(spec, m), {}), .timeline = {}, .step_s = p.step_s};
+  perf::Replay steady = perf::replay(spec, out.stages, m, p);
   const double stretch = p.step_s / steady.step_s;
   const auto stretched = [&](int64_t ns) { return std::llround(stretch * static_cast<double>(ns)); };
-  for (Span& s : steady.timeline.spans) {
+  for (trace::Span& s : steady.timeline.spans) {
     s.begin_ns = stretched(s.begin_ns);
     s.end_ns = stretched(s.end_ns);
   }
-  for (StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step_s * 1e9);
+  for (trace::StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step_s * 1e9);
   out.timeline = std::move(steady.timeline);
   return out;
 }
@@ -178,13 +180,13 @@ std::vector<const ReportRun*> traced_runs(const ReportData& d) {
   return out;
 }
 
-std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
+std::optional<StepTimeline> measured_timeline(const records::RunRecord& r) {
   std::optional<MeasuredStep> measured = middle_step(r);
   if (!measured) return std::nullopt;
-  const StepTime& rank0 = measured->ranks.front();
+  const trace::StepTime& rank0 = measured->ranks.front();
   const int64_t begin = rank0.begin_ns, length = rank0.end_ns - begin;
-  std::vector<OpSpan> spans;
-  for (OpSpan& s : measured->spans) {
+  std::vector<trace::OpSpan> spans;
+  for (trace::OpSpan& s : measured->spans) {
     s.begin_ns = std::max<int64_t>(0, s.begin_ns - begin);
     s.end_ns = std::min(length, s.end_ns - begin);
     if (s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // otherwise outside rank 0's step
@@ -192,14 +194,14 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
   return marked(spans, ms(length));
 }
 
-StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {
+StepTimeline predicted_timeline(const ReportRun& r, const perf::Machine& m) {
   const PredictedStep step = predicted_step(r, m);
-  std::vector<OpSpan> spans;
-  for (const Span& s : step.timeline.spans) {
-    const Op& op = step.of_rank(s.rank).plan.ops.at(static_cast<size_t>(s.op));
-    spans.push_back({s, op.path, name_of(op.kind)});
+  std::vector<trace::OpSpan> spans;
+  for (const trace::Span& s : step.timeline.spans) {
+    const plan::Op& op = step.of_rank(s.rank).plan.ops.at(static_cast<size_t>(s.op));
+    spans.push_back({s, op.path, plan::name_of(op.kind)});
   }
   return marked(spans, step.step_s * 1e3);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

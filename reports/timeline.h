@@ -13,7 +13,7 @@
 #include "perfmodel/step/pipeline.h"
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct Segment {
   int rank = 0;
@@ -33,31 +33,31 @@ struct StepTimeline {
 /// One step of all ranks that were traced, on the trace's clock.
 struct MeasuredStep {
   int32_t step = 0;
-  std::vector<StepTime> ranks;  // by rank, starting with rank 0
-  std::vector<OpSpan> spans;
+  std::vector<trace::StepTime> ranks;  // by rank, starting with rank 0
+  std::vector<trace::OpSpan> spans;
 };
 /// The step in which rank 0's duration is the median; empty without DIR/trace.json. Throws ConfigError for a
 /// file that is not an Isobar trace.
-std::optional<MeasuredStep> middle_step(const RunRecord& r);
+std::optional<MeasuredStep> middle_step(const records::RunRecord& r);
 
 /// A replayed steady step, with times scaled so that the step takes the predicted time, which includes the
 /// correction for this kind of run (Prediction::correction).
 struct PredictedStep {
-  std::vector<StageProgram> stages;             // one representative rank of each pipeline stage
-  Timeline timeline;                            // of those ranks; times from the begin of the step
-  double step_s = 0;                            // predicted seconds of the step
-  const StageProgram& of_rank(int rank) const;  // the replayed representative
+  std::vector<perf::StageProgram> stages;             // one representative rank of each pipeline stage
+  trace::Timeline timeline;                           // of those ranks; times from the begin of the step
+  double step_s = 0;                                  // predicted seconds of the step
+  const perf::StageProgram& of_rank(int rank) const;  // the replayed representative
 };
-PredictedStep predicted_step(const ReportRun& r, const Machine& m);
+PredictedStep predicted_step(const ReportRun& r, const perf::Machine& m);
 
 /// Runs that left a trace, fastest first.
 std::vector<const ReportRun*> traced_runs(const ReportData& d);
 
 /// Span times count from the begin of the step.
-StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms);
+StepTimeline marked(const std::vector<trace::OpSpan>& spans, double step_ms);
 
 /// Timeline of the median step.
-std::optional<StepTimeline> measured_timeline(const RunRecord& r);
-StepTimeline predicted_timeline(const ReportRun& r, const Machine& m);
+std::optional<StepTimeline> measured_timeline(const records::RunRecord& r);
+StepTimeline predicted_timeline(const ReportRun& r, const perf::Machine& m);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
-namespace isobar {
+namespace isobar::cli {
 
 struct SubmittedTraining;
 
@@ -46,4 +46,4 @@ struct ExitCode {
   int code;
 };
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -75,7 +75,7 @@ Given given_to(const CLI::App& app, std::vector<std::string> words) {
 
 /// The line with options of other software translated, and below it what differs; "" where there are none.
 std::string translation_of(const Given& g) {
-  const std::optional<TranslatedLine> line = translated(g.name, *g.command, g.words);
+  const std::optional<cli::TranslatedLine> line = cli::translated(g.name, *g.command, g.words);
   if (!line) return "";
   std::string names, notes;
   for (const std::string& name : line->names) names += (names.empty() ? "" : ", ") + name;
@@ -102,7 +102,7 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e, std::vector<st
 
 /// "isobar 0.1.0, commit 3dc81bda16d8, changed, Release by GCC 12.2.0; oneDNN 2.6.3, Open MPI 4.1.4"
 std::string version_text() {
-  const nlohmann::json p = provenance();
+  const nlohmann::json p = engine::provenance();
   return "isobar " ISOBAR_VERSION ", commit " + p.value("commit", "unknown") +
          (p.value("dirty", false) ? ", changed" : "") + ", " + p.value("build_type", "") + " by GCC " +
          p.value("compiler", "") + "; oneDNN " + p.value("onednn", "") + ", " + p.value("mpi", "");
@@ -118,35 +118,35 @@ int run(int argc, char** argv) {
       "A first result:   isobar train configs/models/vit-tiny.yaml\n"
       "The whole tour:   bench/quickstart.sh\n"
       "Help on one:      isobar train --help");
-  add_plan_command(app);
-  add_train_command(app, submit_training);
-  add_record_command(app);
-  add_forecast_command(app);
-  add_generate_command(app);
-  add_verify_command(app);
-  add_jacobian_command(app);
-  add_export_command(app);
-  add_calibrate_command(app);
-  add_sweep_command(app);
-  add_fit_command(app);
-  add_predict_command(app);
-  add_search_command(app);
-  add_compare_command(app);
-  add_budget_command(app);
-  add_emit_command(app);
-  add_score_command(app);
-  add_report_command(app);
-  add_check_command(app);
-  add_watch_command(app);
-  add_open_command(app);
-  add_import_command(app);
-  add_data_commands(app);
-  add_config_commands(app);
-  add_doctor_command(app);
-  add_machine_command(app);
-  add_preflight_command(app);
-  add_completions_command(app);
-  add_man_command(app);
+  cli::add_plan_command(app);
+  cli::add_train_command(app, cli::submit_training);
+  cli::add_record_command(app);
+  cli::add_forecast_command(app);
+  cli::add_generate_command(app);
+  cli::add_verify_command(app);
+  cli::add_jacobian_command(app);
+  cli::add_export_command(app);
+  cli::add_calibrate_command(app);
+  cli::add_sweep_command(app);
+  cli::add_fit_command(app);
+  cli::add_predict_command(app);
+  cli::add_search_command(app);
+  cli::add_compare_command(app);
+  cli::add_budget_command(app);
+  cli::add_emit_command(app);
+  cli::add_score_command(app);
+  cli::add_report_command(app);
+  cli::add_check_command(app);
+  cli::add_watch_command(app);
+  cli::add_open_command(app);
+  cli::add_import_command(app);
+  cli::add_data_commands(app);
+  cli::add_config_commands(app);
+  cli::add_doctor_command(app);
+  cli::add_machine_command(app);
+  cli::add_preflight_command(app);
+  cli::add_completions_command(app);
+  cli::add_man_command(app);
   const std::vector<std::string> words{argv + std::min(argc, 1), argv + argc};
   app.failure_message([&](const CLI::App* of, const CLI::Error& e) { return usage_error(of, e, words); });
   try {
@@ -177,17 +177,17 @@ const char* mend_of(const std::error_code& code) {
 int guarded(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const ExitCode& e) {
+  } catch (const cli::ExitCode& e) {
     return e.code;
   } catch (const ConfigError& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 2;
   } catch (const std::filesystem::filesystem_error& e) {
-    std::fprintf(stderr, "isobar: %s\n", path_error_text(e).c_str());
+    std::fprintf(stderr, "isobar: %s\n", cli::path_error_text(e).c_str());
     return 2;
   } catch (const std::system_error& e) {  // a write that failed: the disk, or a limit on it
-    if (is_of_memory(e.code())) {
-      std::fprintf(stderr, "isobar: %s\n", out_of_memory_text().c_str());
+    if (cli::is_of_memory(e.code())) {
+      std::fprintf(stderr, "isobar: %s\n", cli::out_of_memory_text().c_str());
       return 4;
     }
     std::fprintf(stderr, "isobar: %s%s\n", showable(e.what()).c_str(), mend_of(e.code()));
@@ -197,14 +197,14 @@ int guarded(int argc, char** argv) {
     std::fprintf(stderr, "isobar: %s\n",
                  bytes ? "a name holds bytes that are no UTF-8 -> rename the file or folder" : e.what());
     return bytes ? 2 : 1;
-  } catch (const NumericFailure& e) {
+  } catch (const engine::NumericFailure& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 3;
-  } catch (const OutOfMemory& e) {
+  } catch (const inference::OutOfMemory& e) {
     std::fprintf(stderr, "isobar: out of memory: %s\n", e.what());
     return 4;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "isobar: %s\n", out_of_memory_text().c_str());
+    std::fprintf(stderr, "isobar: %s\n", cli::out_of_memory_text().c_str());
     return 4;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "isobar: %s\n", showable(e.what()).c_str());
@@ -215,9 +215,9 @@ int guarded(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  isobar::open_standard_streams();
-  isobar::tell_of_ends();
+  isobar::cli::open_standard_streams();
+  isobar::cli::tell_of_ends();
   isobar::keep_to_absolute_search_paths();
   ::setenv("NCRCENV_IGNORE", "1", 1);  // netCDF would read .ncrc and .dodsrc of the working directory
-  return isobar::end_rank_output(isobar::checked_output(guarded(argc, argv)));
+  return isobar::ranks::end_rank_output(isobar::cli::checked_output(guarded(argc, argv)));
 }

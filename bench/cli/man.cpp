@@ -4,7 +4,7 @@
 
 #include "bench/cli/commands.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kManHelp = R"(  isobar man | man -l -
@@ -83,4 +83,4 @@ void add_man_command(CLI::App& app) {
   c->callback([&app] { print_page(app); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -8,7 +8,7 @@
 #include "model/base/names/did_you_mean.h"
 #include "model/base/text/yaml.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -277,4 +277,4 @@ const std::vector<std::string>& cluster_keys() {
   return kKeys;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cluster {
 
 struct ClusterSpec {
   std::string file;
@@ -80,4 +80,4 @@ void refuse_incomplete(const ClusterSpec& c);
 /// Names of its keys.
 const std::vector<std::string>& cluster_keys();
 
-}  // namespace isobar
+}  // namespace isobar::cluster

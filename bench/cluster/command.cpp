@@ -13,7 +13,7 @@
 
 #include "model/base/system/program.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -93,4 +93,4 @@ Said say(const std::vector<std::string>& argv, const SayOptions& options) {
   return said;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cluster {
 
 struct Said {
   int code = -1;  // exit code; -1: not started, stopped by the time limit, or ended by a signal
@@ -25,4 +25,4 @@ inline std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

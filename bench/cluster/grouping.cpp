@@ -9,7 +9,7 @@
 #include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 constexpr double kMargin_s = 60;  // time of a job besides its trials
@@ -20,8 +20,8 @@ struct Wants {
   Remaining left;  // of a chained trial
 };
 
-Wants wants_of_whole(const Trial& t, const SweepSpec& sweep, const ClusterSpec& c) {
-  const double limit = time_limit(sweep.limits, t);
+Wants wants_of_whole(const sweep::Trial& t, const sweep::SweepSpec& sweep, const ClusterSpec& c) {
+  const double limit = sweep::time_limit(sweep.limits, t);
   if (limit + sweep.limits.grace_s + kMargin_s > c.max_time_s)
     throw ConfigError(
         sweep.file, "timeout_s",
@@ -34,7 +34,8 @@ Wants wants_of_whole(const Trial& t, const SweepSpec& sweep, const ClusterSpec& 
   return {.work = std::min(limit, expected), .room = limit, .left = {}};
 }
 
-Wants wants_of_chained(const Trial& t, const TrialDir& dir, const SweepSpec& sweep, const ClusterSpec& c) {
+Wants wants_of_chained(const sweep::Trial& t, const sweep::TrialDir& dir, const sweep::SweepSpec& sweep,
+                       const ClusterSpec& c) {
   const Remaining left = remaining_of(t, dir, sweep.limits, c);
   if (left.least_s > c.max_time_s)
     throw ConfigError(c.file, "cluster.max_time_s",
@@ -47,12 +48,13 @@ Wants wants_of_chained(const Trial& t, const TrialDir& dir, const SweepSpec& swe
 
 }  // namespace
 
-std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
-                                  const ClusterSpec& c, const std::filesystem::path& results) {
+std::vector<PlannedJob> plan_jobs(const std::vector<const sweep::Trial*>& trials,
+                                  const sweep::SweepSpec& sweep, const ClusterSpec& c,
+                                  const std::filesystem::path& results) {
   struct Group {
     double work = 0, longest = 0;
     Remaining left;  // the one with the longest lead
-    std::vector<const Trial*> trials;
+    std::vector<const sweep::Trial*> trials;
   };
   std::vector<PlannedJob> jobs;
   using Places = std::pair<int64_t, int64_t>;  // nodes, and ranks on each
@@ -70,7 +72,7 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
     g = {};
   };
   std::map<Places, Group> groups;
-  for (const Trial* t : trials) {
+  for (const sweep::Trial* t : trials) {
     const Wants w = t->chained() ? wants_of_chained(*t, {results, *t, sweep.warmup}, sweep, c)
                                  : wants_of_whole(*t, sweep, c);
     const Places places{c.nodes(t->ranks()), c.ranks_a_node(t->ranks())};
@@ -88,11 +90,12 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
   return jobs;
 }
 
-void bound_limits(TrialLimits& limits, const std::vector<Trial>& trials, const ClusterSpec& c) {
+void bound_limits(sweep::TrialLimits& limits, const std::vector<sweep::Trial>& trials, const ClusterSpec& c) {
   const double room = c.max_time_s - limits.grace_s - kMargin_s;
   if (limits.timeout_given || room <= 0) return;
-  if (std::none_of(trials.begin(), trials.end(),
-                   [&](const Trial& t) { return !t.chained() && time_limit(limits, t) > room; }))
+  if (std::none_of(trials.begin(), trials.end(), [&](const sweep::Trial& t) {
+        return !t.chained() && sweep::time_limit(limits, t) > room;
+      }))
     return;
   limits.timeout_s = room;
   limits.timeout_given = true;
@@ -103,7 +106,7 @@ double node_hours(const PlannedJob& job, const ClusterSpec& c, double seconds) {
   return static_cast<double>(job.nodes) * share * seconds / 3600;
 }
 
-JobRequest request_of(const PlannedJob& job, const std::string& name, const SweepOptions& options,
+JobRequest request_of(const PlannedJob& job, const std::string& name, const sweep::SweepOptions& options,
                       const ClusterSpec& c, const std::string& after) {
   const std::string results = std::filesystem::absolute(options.results).string();
   return {.name = name,
@@ -116,10 +119,10 @@ JobRequest request_of(const PlannedJob& job, const std::string& name, const Swee
           .command = {options.self, "sweep-job", results, name}};
 }
 
-nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
-                              const SweepOptions& options, const ClusterSpec& cluster) {
+nlohmann::json description_of(const PlannedJob& job, const std::string& name, const sweep::SweepSpec& sweep,
+                              const sweep::SweepOptions& options, const ClusterSpec& cluster) {
   using nlohmann::json;
-  const TrialLimits& limits = sweep.limits;
+  const sweep::TrialLimits& limits = sweep.limits;
   json out = {{"schema", 1},
               {"name", name},
               {"nodes", job.nodes},
@@ -141,8 +144,8 @@ nlohmann::json description_of(const PlannedJob& job, const std::string& name, co
                 {"grace_s", limits.grace_s},
                 {"noise_limit", limits.noise_limit}}},
               {"trials", json::array()}};
-  for (const Trial* t : job.trials) out["trials"].push_back(to_json(*t));
+  for (const sweep::Trial* t : job.trials) out["trials"].push_back(sweep::to_json(*t));
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

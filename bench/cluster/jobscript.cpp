@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <regex>
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 // Shortest warning requested of Slurm, besides the up to 60 s by which its signal may come early.
@@ -113,4 +113,4 @@ std::string pbs_script(const ClusterSpec& c, const JobRequest& job) {
   return out + body(c, job);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -17,7 +17,7 @@
 
 #include "bench/cluster/cluster.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 struct JobRequest {
   std::string name;  // at most 15 characters, PBS's limit
@@ -41,4 +41,4 @@ std::string hours(int64_t seconds);  // HH:MM:SS
 /// Nothing where the text is none of these, or no time at all.
 std::optional<int64_t> seconds_of_limit(const std::string& text);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -23,7 +23,7 @@
 #include "model/base/system/shared_files.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -84,11 +84,11 @@ class Pilot {
     if (life_ > 1) pause(cluster_.fence_s);  // an earlier life may still be ending its trial
     if (cluster_.preflight) preflight();
     for (const json& one : about_.at("trials")) {
-      const Trial t = trial_from_json(one, (dir_.path() / "job.json").string());
+      const sweep::Trial t = sweep::trial_from_json(one, (dir_.path() / "job.json").string());
       if (const Stop why = stop(); why != Stop::none) return leave(why);
       if (!mine(t)) continue;
       const double needs = t.chained() ? cluster_.start_s + 2 * lead_s_
-                                       : time_limit(limits_, t) + limits_.grace_s + kReserve_s;
+                                       : sweep::time_limit(limits_, t) + limits_.grace_s + kReserve_s;
       if (started_ > 0 && time_s_ - seconds_since(begin_) < needs) continue;
       if (const Stop why = run(t); why != Stop::none) return leave(why);
     }
@@ -127,17 +127,17 @@ class Pilot {
   }
 
   // The words that start a trial. One by run.command is started once a node, or once in all, on this node.
-  std::vector<std::string> start_of(const Trial& t, const fs::path& dir, bool resumes) const {
+  std::vector<std::string> start_of(const sweep::Trial& t, const fs::path& dir, bool resumes) const {
     const bool guest = !t.spec.run.command.empty();
     std::vector<std::string> program =
-        trainer_command(about_.at("trainer"), dir, t.ranks(), about_.at("rank_output"), resumes);
+        sweep::trainer_command(about_.at("trainer"), dir, t.ranks(), about_.at("rank_output"), resumes);
     if (!guest) return start_command(cluster_, nodes_, t.ranks(), program, t.id, dir / "rankfile");
     if (resumes) std::erase(program, "--set-aside-damaged");
     const int64_t n = cluster_.nodes(t.ranks());
     const std::vector<std::string> names(nodes_.begin(), nodes_.begin() + n);
-    std::vector<std::string> told = words_that_tell(names);
+    std::vector<std::string> told = sweep::words_that_tell(names);
     told.insert(told.end(), program.begin(), program.end());
-    if (!starts_on_every_node(t.spec)) return told;
+    if (!sweep::starts_on_every_node(t.spec)) return told;
     return start_command(one_a_node(t.ranks()), nodes_, n, told, t.id, dir / "rankfile");
   }
 
@@ -167,31 +167,31 @@ class Pilot {
     return !dir_.is_life(life_);
   }
 
-  TrialDir directory(const Trial& t) const {
+  sweep::TrialDir directory(const sweep::Trial& t) const {
     return {results_, t, about_.at("warmup"), cluster_.retries + 1};
   }
 
   // True if the trial is to be run, after settling what an earlier life left unfinished.
-  bool mine(const Trial& t) {
-    TrialDir dir = directory(t);
-    if (dir.finished() || claimed_by(dir.path()) != dir_.name()) return false;
+  bool mine(const sweep::Trial& t) {
+    sweep::TrialDir dir = directory(t);
+    if (dir.finished() || sweep::claimed_by(dir.path()) != dir_.name()) return false;
     if (dir.attempt() > 0 && !dir.verdict() && word_in(dir.path() / "started_by") == dir_.name()) {
       if (dir.adopt()) return false;
       // The previous life ended without a record, as when its node went down.
-      dir.settle(verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
+      dir.settle(sweep::verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
       return !dir.finished();
     }
     // One launch failure is enough for a job: the next one may get better nodes. A trial that an earlier life
     // had to stop continues in this one.
-    return dir.verdict() != RunClass::launch_fail || job_of(dir) != dir_.id();
+    return dir.verdict() != records::RunClass::launch_fail || job_of(dir) != dir_.id();
   }
 
-  static std::string job_of(const TrialDir& dir) {
+  static std::string job_of(const sweep::TrialDir& dir) {
     return text_in(json_if_there(dir.path() / "status.json"), "job");
   }
 
-  Stop run(const Trial& t) {
-    TrialDir dir = directory(t);
+  Stop run(const sweep::Trial& t) {
+    sweep::TrialDir dir = directory(t);
     const auto map = launch_map(cluster_, nodes_, t.ranks());
     const bool resumes = dir.prepare(t.chained());
     write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
@@ -204,42 +204,44 @@ class Pilot {
                         "load its module in cluster.setup of the machine file");
     command[0] = launcher;
     ++started_;
-    ProcessLimits limits = limits_of(limits_, t);
+    sweep::ProcessLimits limits = sweep::limits_of(limits_, t);
     if (t.chained() && !limits_.timeout_given) limits.timeout_s = 0;  // no limit of its own: its job has one
-    WatchedProcess process({.argv = command,
-                            .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
-                            .out = dir.path() / "out",
-                            .err = dir.path() / "err",
-                            .progress_files = {dir.path() / "result.jsonl", dir.path() / "heartbeat"},
-                            .limits = limits});
+    sweep::WatchedProcess process({.argv = command,
+                                   .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
+                                   .out = dir.path() / "out",
+                                   .err = dir.path() / "err",
+                                   .progress_files = {dir.path() / "result.jsonl", dir.path() / "heartbeat"},
+                                   .limits = limits});
     const Stop why = follow(process, t);
     if (why == Stop::taken_over) return why;  // the process' destructor kills at once
-    const ProcessOutcome& o = process.outcome();
-    if (o.end == ProcessEnd::lost) kill_tagged("ISOBAR_JOB=" + dir_.name());
-    if (o.end != ProcessEnd::exited && o.end != ProcessEnd::not_started) scheduler_->clear(t.id);
+    const sweep::ProcessOutcome& o = process.outcome();
+    if (o.end == sweep::ProcessEnd::lost) sweep::kill_tagged("ISOBAR_JOB=" + dir_.name());
+    if (o.end != sweep::ProcessEnd::exited && o.end != sweep::ProcessEnd::not_started)
+      scheduler_->clear(t.id);
     if (!dir_.is_life(life_)) return Stop::taken_over;
-    const ResultTail tail = dir.tail();
-    const bool own_end = tail.ended && run_class(tail.failure) != RunClass::interrupted;
+    const records::ResultTail tail = dir.tail();
+    const bool own_end = tail.ended && records::run_class(tail.failure) != records::RunClass::interrupted;
     if (why != Stop::none && !own_end)
-      dir.settle(why == Stop::time_up ? verdict_of_job("TIMEOUT", dir_.id())
-                                      : Verdict{RunClass::interrupted, "its job was told to stop"},
+      dir.settle(why == Stop::time_up
+                     ? sweep::verdict_of_job("TIMEOUT", dir_.id())
+                     : sweep::Verdict{records::RunClass::interrupted, "its job was told to stop"},
                  dir_.id());
     else if (lost_a_node(t, dir, o))
-      dir.settle({RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
+      dir.settle({records::RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
     else
-      dir.judge(o, plausibility_of(t, limits_), dir_.id());
-    const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
-    say_line(t.id + " " + name_of(verdict));
+      dir.judge(o, sweep::plausibility_of(t, limits_), dir_.id());
+    const records::RunClass verdict = dir.verdict().value_or(records::RunClass::interrupted);
+    say_line(t.id + " " + records::name_of(verdict));
     // Counted, so that a sick node does not use up every trial's attempts.
-    unstarted_ = verdict == RunClass::launch_fail ? unstarted_ + 1 : 0;
+    unstarted_ = verdict == records::RunClass::launch_fail ? unstarted_ + 1 : 0;
     return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
   }
 
   // True if a crashed trial on several nodes has lost one of them, which shows in that nothing starts there.
   // The scheduler may notice much later.
-  bool lost_a_node(const Trial& t, const TrialDir& dir, const ProcessOutcome& o) const {
+  bool lost_a_node(const sweep::Trial& t, const sweep::TrialDir& dir, const sweep::ProcessOutcome& o) const {
     const int64_t nodes = cluster_.nodes(t.ranks());
-    if (nodes < 2 || dir.weigh(o).run_class != RunClass::crash) return false;
+    if (nodes < 2 || dir.weigh(o).run_class != records::RunClass::crash) return false;
     const bool lost = on_each_node(nodes, {"/bin/true"}, "probe", kProbe_s).code != 0;
     if (lost) scheduler_->clear("probe");
     return lost;
@@ -248,7 +250,7 @@ class Pilot {
   // Waits until the trial ends or another life of this job takes over. When the job must stop, a chained
   // trial is signalled and gets the lead for one more checkpoint, after which it is stopped; other trials are
   // stopped at once.
-  Stop follow(WatchedProcess& process, const Trial& t) {
+  Stop follow(sweep::WatchedProcess& process, const sweep::Trial& t) {
     const double patience = limits_.grace_s + kReserve_s;  // from the stop to the job's end
     Stop why = Stop::none;
     Clock::time_point asked_to_stop{};
@@ -273,13 +275,13 @@ class Pilot {
   }
 
   fs::path results_;
-  JobDir dir_;
+  sweep::JobDir dir_;
   const volatile std::sig_atomic_t* signal_;
   json about_;
   ClusterSpec cluster_;
   std::unique_ptr<Scheduler> scheduler_;
   double time_s_, lead_s_;
-  TrialLimits limits_;
+  sweep::TrialLimits limits_;
   int64_t life_ = 0, started_ = 0;
   int unstarted_ = 0;  // consecutive trials that did not start
   std::vector<std::string> nodes_;
@@ -292,4 +294,4 @@ int run_pilot(const fs::path& results, const std::string& name, const volatile s
   return Pilot(results, name, signal)();
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <string>
 
-namespace isobar {
+namespace isobar::cluster {
 
 /// Returns 0 after all that it could run, 1 when it was stopped early.
 int run_pilot(const std::filesystem::path& results, const std::string& name,
               const volatile std::sig_atomic_t* signal);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

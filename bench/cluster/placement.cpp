@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 std::string joined(const std::vector<std::string>& words, const std::string& between) {
@@ -115,4 +115,4 @@ std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<s
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

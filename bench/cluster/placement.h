@@ -14,7 +14,7 @@
 
 #include "bench/cluster/cluster.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 struct RankPlace {
   int64_t rank = 0;
@@ -36,4 +36,4 @@ std::string rankfile_text(const std::vector<RankPlace>& map);
 /// "0xf0" for "4-7".
 std::string core_mask(const std::string& cores);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/system/shared_files.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 // The circle method: the last rank stays, the others rotate.
 int64_t partner_of(int64_t rank, int64_t round, int64_t size) {
@@ -69,4 +69,4 @@ std::vector<SlowNode> slow_nodes_in(const std::filesystem::path& file,
   return slow_nodes(j, nodes);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

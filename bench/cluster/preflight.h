@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cluster {
 
 /// Rank `rank`'s partner in a round (0 … rounds_of(size) - 1) of a round-robin tournament of `size` ranks;
 /// -1: it rests.
@@ -33,4 +33,4 @@ std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vect
 /// Slow nodes by a file that `isobar preflight -o FILE` wrote. Throws ConfigError.
 std::vector<SlowNode> slow_nodes_in(const std::filesystem::path& file, const std::vector<std::string>& nodes);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

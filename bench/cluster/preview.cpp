@@ -9,21 +9,21 @@
 #include "bench/sweep/run/jobs.h"
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
 
 constexpr const char* kName = "isobar-00000000";  // a submitted job's name is random
 
-std::vector<const Trial*> left_of(const Matrix& m, const SweepSpec& sweep, const SweepOptions& o,
-                                  const ClusterSpec& c) {
-  const std::vector<std::string> open = open_jobs(o.results);
-  std::vector<const Trial*> left;
-  for (const Trial& t : m.trials) {
-    const TrialDir dir(o.results, t, sweep.warmup, c.retries + 1);
-    const bool over = dir.finished() && !(o.retry_failed && *dir.verdict() != RunClass::ok);
-    if (!over && std::find(open.begin(), open.end(), claimed_by(dir.path())) == open.end())
+std::vector<const sweep::Trial*> left_of(const sweep::Matrix& m, const sweep::SweepSpec& sweep,
+                                         const sweep::SweepOptions& o, const ClusterSpec& c) {
+  const std::vector<std::string> open = sweep::open_jobs(o.results);
+  std::vector<const sweep::Trial*> left;
+  for (const sweep::Trial& t : m.trials) {
+    const sweep::TrialDir dir(o.results, t, sweep.warmup, c.retries + 1);
+    const bool over = dir.finished() && !(o.retry_failed && *dir.verdict() != records::RunClass::ok);
+    if (!over && std::find(open.begin(), open.end(), sweep::claimed_by(dir.path())) == open.end())
       left.push_back(&t);
   }
   return left;
@@ -38,14 +38,14 @@ int64_t in_a_row(const PlannedJob& p) {
 
 }  // namespace
 
-json preview_json(const Matrix& m, const SweepSpec& sweep, const SweepOptions& o, const ClusterSpec& c,
-                  const Scheduler& scheduler, const std::string& after) {
+json preview_json(const sweep::Matrix& m, const sweep::SweepSpec& sweep, const sweep::SweepOptions& o,
+                  const ClusterSpec& c, const Scheduler& scheduler, const std::string& after) {
   refuse_incomplete(c);
   json out = {{"scheduler", c.scheduler}, {"jobs", json::array()}};
   double most = 0, expected = 0;
   for (const PlannedJob& p : plan_jobs(left_of(m, sweep, o, c), sweep, c, o.results)) {
     json trials = json::array();
-    for (const Trial* t : p.trials) trials.push_back(t->id);
+    for (const sweep::Trial* t : p.trials) trials.push_back(t->id);
     const int64_t jobs = in_a_row(p);
     const double asked = node_hours(p, c, static_cast<double>(jobs * p.time_s));
     most += asked;
@@ -87,4 +87,4 @@ std::string preview_text(const json& p) {
          scripts;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -10,15 +10,15 @@
 #include "bench/sweep/run/runner.h"
 #include "bench/sweep/spec.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 /// Jobs of the trials that have no verdict yet and are in no open job. Writes nothing. Throws ConfigError
 /// where nothing could be submitted.
-nlohmann::json preview_json(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
-                            const ClusterSpec& cluster, const Scheduler& scheduler,
-                            const std::string& after = "");
+nlohmann::json preview_json(const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
+                            const sweep::SweepOptions& options, const ClusterSpec& cluster,
+                            const Scheduler& scheduler, const std::string& after = "");
 
 /// A table of them, and one script of each shape.
 std::string preview_text(const nlohmann::json& preview);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

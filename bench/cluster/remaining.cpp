@@ -6,7 +6,7 @@
 
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 constexpr double kAssumedCheckpoint_s = 60;  // without a measurement or prediction
@@ -27,14 +27,15 @@ Pace first_known(double measured, double predicted, double assumed) {
 
 }  // namespace
 
-Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& limits, const ClusterSpec& c) {
-  RunRecord last;
+Remaining remaining_of(const sweep::Trial& t, const sweep::TrialDir& dir, const sweep::TrialLimits& limits,
+                       const ClusterSpec& c) {
+  records::RunRecord last;
   std::vector<std::string> unheard;  // load_runs reports these
   const int64_t saved = dir.saved_step();
-  if (saved > 0) last = load_run(dir.path(), &unheard);
+  if (saved > 0) last = records::load_run(dir.path(), &unheard);
   double slowest = 0;
-  for (const CheckpointRecord& one : last.checkpoints) slowest = std::max(slowest, one.seconds);
-  const Forecast f = t.forecast.value_or(Forecast());
+  for (const records::CheckpointRecord& one : last.checkpoints) slowest = std::max(slowest, one.seconds);
+  const sweep::Forecast f = t.forecast.value_or(sweep::Forecast());
   const Pace step = first_known(last.step_s.median, std::max(f.step_s, f.upper_s), c.start_s);
   // A command writes checkpoints within its own steps.
   const bool own = t.spec.run.command.empty();
@@ -58,4 +59,4 @@ Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& l
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -12,7 +12,7 @@
 #include "bench/sweep/results/trialdir.h"
 #include "bench/sweep/spec.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 constexpr double kReserve_s = 5;  // for judging the last trial of a job
 
@@ -23,6 +23,7 @@ struct Remaining {
   std::string lead_from;  // for messages
 };
 
-Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& limits, const ClusterSpec& c);
+Remaining remaining_of(const sweep::Trial& t, const sweep::TrialDir& dir, const sweep::TrialLimits& limits,
+                       const ClusterSpec& c);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

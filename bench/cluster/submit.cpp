@@ -23,7 +23,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/progress.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -66,19 +66,19 @@ class NewFolders {
 
 class ClusterSweep {
  public:
-  ClusterSweep(const Matrix& m, const SweepSpec& s, const SweepOptions& o, const ClusterSpec& c,
-               Scheduler& scheduler, const SubmitOptions& submit)
+  ClusterSweep(const sweep::Matrix& m, const sweep::SweepSpec& s, const sweep::SweepOptions& o,
+               const ClusterSpec& c, Scheduler& scheduler, const SubmitOptions& submit)
       : matrix_(m), sweep_(s), options_(o), cluster_(c), scheduler_(scheduler), submit_(submit) {
-    for (const Trial& t : m.trials) by_id_[t.id] = &t;
+    for (const sweep::Trial& t : m.trials) by_id_[t.id] = &t;
   }
 
-  SweepOutcome operator()() {
+  sweep::SweepOutcome operator()() {
     Progress bar("sweep", static_cast<int64_t>(matrix_.trials.size()), options_.progress);
     for (bool first = true;; first = false) {
       int64_t left = 0;
       std::string note;
       {
-        const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+        const sweep::DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
         if (first) {
           refuse_other_scheduler();
           count_reused();
@@ -98,9 +98,9 @@ class ClusterSweep {
       }
     }
     bar.finish();
-    const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+    const sweep::DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
     const std::vector<std::string> earlier = outcome_.problems;
-    Store(options_.results).rebuild(collect_runs(matrix_, options_.results, outcome_));
+    sweep::Store(options_.results).rebuild(sweep::collect_runs(matrix_, options_.results, outcome_));
     outcome_.problems.insert(outcome_.problems.begin(), earlier.begin(), earlier.end());
     explain();
     outcome_.used = read_back(options_.results, scheduler_);
@@ -111,13 +111,13 @@ class ClusterSweep {
   }
 
  private:
-  TrialDir directory(const Trial& t) const {
+  sweep::TrialDir directory(const sweep::Trial& t) const {
     return {options_.results, t, sweep_.warmup, cluster_.retries + 1};
   }
 
   void refuse_other_scheduler() const {
-    for (const std::string& name : open_jobs(options_.results)) {
-      const JobDir job(options_.results, name);
+    for (const std::string& name : sweep::open_jobs(options_.results)) {
+      const sweep::JobDir job(options_.results, name);
       const std::string other = job.description().at("cluster").at("scheduler");
       if (other != cluster_.scheduler)
         throw ConfigError((job.path() / "job.json").string(), "cluster.scheduler",
@@ -127,15 +127,15 @@ class ClusterSweep {
   }
 
   void count_reused() {
-    for (const Trial& t : matrix_.trials) {
-      const TrialDir dir = directory(t);
-      const bool again = options_.retry_failed && dir.finished() && *dir.verdict() != RunClass::ok;
+    for (const sweep::Trial& t : matrix_.trials) {
+      const sweep::TrialDir dir = directory(t);
+      const bool again = options_.retry_failed && dir.finished() && *dir.verdict() != records::RunClass::ok;
       if (again) again_.insert(t.id);
       outcome_.reused += dir.finished() && !again;
     }
   }
 
-  bool done(const Trial& t) {
+  bool done(const sweep::Trial& t) {
     if (again_.contains(t.id)) return false;
     if (done_.contains(t.id)) return true;
     if (!directory(t).finished()) return false;
@@ -144,26 +144,26 @@ class ClusterSweep {
   }
   int64_t unfinished() {
     return std::count_if(matrix_.trials.begin(), matrix_.trials.end(),
-                         [&](const Trial& t) { return !done(t) && !held_.contains(t.id); });
+                         [&](const sweep::Trial& t) { return !done(t) && !held_.contains(t.id); });
   }
 
   // Updates our jobs from the scheduler; jobs that are over release their trials.
   void follow() {
-    const std::vector<std::string> names = open_jobs(options_.results);
+    const std::vector<std::string> names = sweep::open_jobs(options_.results);
     std::set<std::string> before;
     std::swap(before, live_);
     waiting_.clear();
     for (const std::string& name : before)  // another submitter saw it end
       if (std::find(names.begin(), names.end(), name) == names.end())
-        hold_if_cancelled(JobDir(options_.results, name));
+        hold_if_cancelled(sweep::JobDir(options_.results, name));
     if (names.empty()) return;
     std::vector<JobKey> keys;
     keys.reserve(names.size());
-    for (const std::string& n : names) keys.push_back({n, JobDir(options_.results, n).id()});
+    for (const std::string& n : names) keys.push_back({n, sweep::JobDir(options_.results, n).id()});
     const auto words = scheduler_.ask(keys);
     report(scheduler_.trouble());
     for (size_t i = 0; i < names.size(); ++i) {
-      JobDir job(options_.results, names[i]);
+      sweep::JobDir job(options_.results, names[i]);
       if (!words) {  // no answer, so no job may count as over
         live_.insert(names[i]);
         waiting_ = ", the scheduler does not answer";
@@ -194,7 +194,7 @@ class ClusterSweep {
   }
 
   // The user cancelled it: submitting it again at once would be against their intention.
-  void hold_if_cancelled(const JobDir& job) {
+  void hold_if_cancelled(const sweep::JobDir& job) {
     const json ended = json_if_there(job.path() / "state.json");
     const json state = ended.is_object() ? ended.value("state", json()) : json();
     if (!state.is_string() || !state.get<std::string>().starts_with("CANCELLED")) return;
@@ -210,12 +210,12 @@ class ClusterSweep {
     return std::chrono::duration<double>(now - *all_done_).count() < kLeaving_s;
   }
 
-  static double age_s(const JobDir& job) {
+  static double age_s(const sweep::JobDir& job) {
     const auto written = fs::last_write_time(job.path() / "job.json");
     return std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
   }
 
-  void settle(const JobDir& job, const std::string& id, const std::string& state, bool watched) {
+  void settle(const sweep::JobDir& job, const std::string& id, const std::string& state, bool watched) {
     job.close(state);
     tell(job.name() + " (" + (id.empty() ? "no id" : id) + ") is over: " + state);
     const bool lost_node = state.starts_with("NODE_FAIL");
@@ -223,14 +223,14 @@ class ClusterSweep {
     int began = 0;
     const json about = job.description();
     for (const json& one : about.at("trials")) {
-      const Trial t = trial_from_json(one, (job.path() / "job.json").string());
-      TrialDir dir = directory(t);
-      if (claimed_by(dir.path()) != job.name()) continue;
+      const sweep::Trial t = sweep::trial_from_json(one, (job.path() / "job.json").string());
+      sweep::TrialDir dir = directory(t);
+      if (sweep::claimed_by(dir.path()) != job.name()) continue;
       give_verdict(dir, job.name(), id, state);
       began += began_well(dir, id);
       if (t.chained() && !dir.finished())
         tell(t.id + " goes on from step " + std::to_string(dir.saved_step()));
-      release(dir.path());
+      sweep::release(dir.path());
     }
     if (watched) hold_if_cancelled(job);
     any_began_ = any_began_ || began > 0;
@@ -239,39 +239,40 @@ class ClusterSweep {
   }
 
   // True if this job brought the trial further than to a launch failure.
-  static bool began_well(const TrialDir& dir, const std::string& id) {
+  static bool began_well(const sweep::TrialDir& dir, const std::string& id) {
     if (!dir.verdict()) return false;
     const json j = json_if_there(dir.path() / "status.json");
-    return j.is_object() && j.value("job", json()) == json(id) && *dir.verdict() != RunClass::launch_fail;
+    return j.is_object() && j.value("job", json()) == json(id) &&
+           *dir.verdict() != records::RunClass::launch_fail;
   }
 
   void tell(const std::string& what) const {
     if (options_.progress) std::fprintf(stderr, "\n%s\n", what.c_str());
   }
 
-  void give_verdict(TrialDir& dir, const std::string& name, const std::string& id,
+  void give_verdict(sweep::TrialDir& dir, const std::string& name, const std::string& id,
                     const std::string& state) const {
     const bool started = word_in(dir.path() / "started_by") == name;
     if (!started || dir.finished()) return;
     const auto own = dir.verdict();
     if (!own) {
-      if (!dir.adopt()) dir.settle(verdict_of_job(state, id), id);
-    } else if (*own == RunClass::interrupted) {  // the pilot was stopped, and could not know why
-      dir.settle(verdict_of_job(state, id), id);
+      if (!dir.adopt()) dir.settle(sweep::verdict_of_job(state, id), id);
+    } else if (*own == records::RunClass::interrupted) {  // the pilot was stopped, and could not know why
+      dir.settle(sweep::verdict_of_job(state, id), id);
     }
   }
 
   void submit() {
     if (options_.stop && *options_.stop) return;
-    std::vector<const Trial*> todo;
-    const std::vector<std::string> open = open_jobs(options_.results);
-    for (const Trial& t : matrix_.trials) {
+    std::vector<const sweep::Trial*> todo;
+    const std::vector<std::string> open = sweep::open_jobs(options_.results);
+    for (const sweep::Trial& t : matrix_.trials) {
       if (done(t) || held_.contains(t.id)) continue;
-      const std::string who = claimed_by(directory(t).path());
+      const std::string who = sweep::claimed_by(directory(t).path());
       if (!who.empty() && std::find(open.begin(), open.end(), who) != open.end()) continue;
       // Finished, but the process that ran it, or that settled its job, died before it could record the
       // verdict.
-      if (TrialDir dir = directory(t); !again_.contains(t.id) && !dir.verdict() && dir.adopt()) {
+      if (sweep::TrialDir dir = directory(t); !again_.contains(t.id) && !dir.verdict() && dir.adopt()) {
         ++outcome_.adopted;
         continue;
       }
@@ -284,8 +285,9 @@ class ClusterSweep {
       return;
     }
     // Trials with launch failures go last: a job ends early when nothing starts any more.
-    std::stable_partition(todo.begin(), todo.end(),
-                          [&](const Trial* t) { return directory(*t).verdict() != RunClass::launch_fail; });
+    std::stable_partition(todo.begin(), todo.end(), [&](const sweep::Trial* t) {
+      return directory(*t).verdict() != records::RunClass::launch_fail;
+    });
     for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_, options_.results)) {
       if (static_cast<int64_t>(live_.size()) >= cluster_.max_jobs) break;
       submit(p);
@@ -293,22 +295,22 @@ class ClusterSweep {
   }
 
   void submit(const PlannedJob& p) {
-    const JobDir job(options_.results, new_name());
+    const sweep::JobDir job(options_.results, new_name());
     const JobRequest request = request_of(p, job.name(), options_, cluster_, submit_.after);
     // Written before the submission: after a kill in between, the next process finds the job.
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
     write_atomically(job.path() / "job.json",
                      json_text(description_of(p, job.name(), sweep_, options_, cluster_), 1) + "\n");
-    std::vector<TrialDir> archived;
-    for (const Trial* t : p.trials) {
-      TrialDir dir = directory(*t);
+    std::vector<sweep::TrialDir> archived;
+    for (const sweep::Trial* t : p.trials) {
+      sweep::TrialDir dir = directory(*t);
       if (again_.contains(t->id)) {
         dir.prepare();  // archives the old verdict in attempt-<n>/
         archived.push_back(dir);
       }
       fs::create_directories(dir.path());
-      claim(dir.path(), job.name());
+      sweep::claim(dir.path(), job.name());
     }
     try {
       job.write_id(scheduler_.submit(cluster_, job.path(), "script"));
@@ -316,20 +318,21 @@ class ClusterSweep {
       take_back(p, job, archived);
       throw;
     }
-    for (const Trial* t : p.trials) again_.erase(t->id);
+    for (const sweep::Trial* t : p.trials) again_.erase(t->id);
     keep_matrix();
     live_.insert(job.name());
     outcome_.started += static_cast<int64_t>(p.trials.size());
   }
 
   // A refused job leaves nothing behind: neither its folder nor claims, and old verdicts are back.
-  void take_back(const PlannedJob& p, const JobDir& job, std::vector<TrialDir>& archived) const {
+  void take_back(const PlannedJob& p, const sweep::JobDir& job,
+                 std::vector<sweep::TrialDir>& archived) const {
     job.close("refused");  // first, so that it is over whatever happens to the rest
-    for (TrialDir& dir : archived) dir.take_back();
+    for (sweep::TrialDir& dir : archived) dir.take_back();
     std::error_code none;
-    for (const Trial* t : p.trials) {
+    for (const sweep::Trial* t : p.trials) {
       const fs::path dir = directory(*t).path();
-      release(dir);
+      sweep::release(dir);
       fs::remove(dir, none);  // where it is empty
     }
     fs::remove_all(job.path());
@@ -338,7 +341,7 @@ class ClusterSweep {
   // After the first job is accepted: a refused sweep is none.
   void keep_matrix() {
     if (std::exchange(matrix_kept_, true)) return;
-    write_matrix(options_.whole ? *options_.whole : matrix_, sweep_, options_.results);
+    sweep::write_matrix(options_.whole ? *options_.whole : matrix_, sweep_, options_.results);
   }
 
   bool pause() const {
@@ -353,24 +356,24 @@ class ClusterSweep {
 
   // Explains the state of trials without a verdict.
   void explain() {
-    for (RunRecord& r : outcome_.runs) {
+    for (records::RunRecord& r : outcome_.runs) {
       if (r.complete) continue;
-      const std::string state = trial_state(options_.results, r.id);
+      const std::string state = sweep::trial_state(options_.results, r.id);
       if (state != "submitted" && state != "running") continue;
-      const std::string job = claimed_by(options_.results / "trials" / r.id);
+      const std::string job = sweep::claimed_by(options_.results / "trials" / r.id);
       r.message = state;
       r.message.append(": ").append(job).append(", ").append(cluster_.scheduler).append(" job ");
-      r.message += JobDir(options_.results, job).id();
+      r.message += sweep::JobDir(options_.results, job).id();
     }
   }
 
-  const Matrix& matrix_;
-  const SweepSpec& sweep_;
-  const SweepOptions& options_;
+  const sweep::Matrix& matrix_;
+  const sweep::SweepSpec& sweep_;
+  const sweep::SweepOptions& options_;
   const ClusterSpec& cluster_;
   Scheduler& scheduler_;
   const SubmitOptions& submit_;
-  std::map<std::string, const Trial*> by_id_;
+  std::map<std::string, const sweep::Trial*> by_id_;
   std::set<std::string> live_;   // waiting or running jobs
   std::set<std::string> held_;   // trials of jobs that were cancelled by others
   std::set<std::string> done_;   // trials with a final verdict
@@ -382,29 +385,30 @@ class ClusterSweep {
   bool matrix_kept_ = false;
   int fruitless_ = 0;  // number of jobs that are over
   fs::path last_over_;
-  SweepOutcome outcome_;
+  sweep::SweepOutcome outcome_;
 };
 
 }  // namespace
 
 int cancel_jobs(const fs::path& results, Scheduler& scheduler) {
   int n = 0;
-  for (const std::string& name : open_jobs(results))
-    if (const std::string id = JobDir(results, name).id(); !id.empty()) {
+  for (const std::string& name : sweep::open_jobs(results))
+    if (const std::string id = sweep::JobDir(results, name).id(); !id.empty()) {
       scheduler.cancel(id);
       ++n;
     }
   return n;
 }
 
-SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
-                            const ClusterSpec& cluster, Scheduler& scheduler, const SubmitOptions& submit) {
+sweep::SweepOutcome run_on_cluster(const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
+                                   const sweep::SweepOptions& options, const ClusterSpec& cluster,
+                                   Scheduler& scheduler, const SubmitOptions& submit) {
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
   refuse_incomplete(cluster);
-  for (const Trial& t : matrix.trials) require_words_of_nodes(t.spec, cluster.nodes(t.ranks()));
+  for (const sweep::Trial& t : matrix.trials) sweep::require_words_of_nodes(t.spec, cluster.nodes(t.ranks()));
   const NewFolders made(options.results);
-  open_results(options.results);
+  sweep::open_results(options.results);
   try {
     return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
   } catch (const ConfigError&) {
@@ -413,4 +417,4 @@ SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const 
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -9,17 +9,18 @@
 #include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/run/runner.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 struct SubmitOptions {
   bool wait = true;   // false: submit what can be submitted now, and return
   std::string after;  // jobs start after the end of this job
 };
 
-SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
-                            const ClusterSpec& cluster, Scheduler& scheduler, const SubmitOptions& submit);
+sweep::SweepOutcome run_on_cluster(const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
+                                   const sweep::SweepOptions& options, const ClusterSpec& cluster,
+                                   Scheduler& scheduler, const SubmitOptions& submit);
 
 /// Cancels all jobs of a results directory; returns their number.
 int cancel_jobs(const std::filesystem::path& results, Scheduler& scheduler);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -10,7 +10,7 @@
 #include "model/base/spec/spec.h"
 #include "model/engine/host/cpu_places.h"
 
-namespace isobar {
+namespace isobar::doctor {
 
 enum class Health { ok, absent, look, failed };  // absent: an optional part; look: works, at a cost
 
@@ -32,7 +32,7 @@ std::vector<Check> examine(const Examination& e);
 
 // ---- the checks, in this order ----
 std::vector<Check> examine_processor();  // with memory and kernel libraries
-Check examine_threads(const CpuPlaces& p);
+Check examine_threads(const engine::CpuPlaces& p);
 Check examine_memory(const std::filesystem::path& root = "/");
 std::vector<Check> examine_cores();
 std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
@@ -46,4 +46,4 @@ std::vector<Check> examine_gpus();
 /// Runs on each of two ranks: sums a number over both and times messages; rank 0 prints the result.
 void two_ranks_part();
 
-}  // namespace isobar
+}  // namespace isobar::doctor

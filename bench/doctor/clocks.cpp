@@ -12,7 +12,7 @@
 #include "bench/doctor/rates.h"
 #include "model/engine/host/energy_meter.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,7 +83,7 @@ Check examine_readings(const fs::path& sys) {
 
 // Energy meters that `train` reads with its steps, where permitted.
 Check examine_energy(const fs::path& sys) {
-  const EnergyMeter meter(rapl_counters(sys / "class/powercap"));
+  const engine::EnergyMeter meter(engine::rapl_counters(sys / "class/powercap"));
   if (meter.on()) return {"energy", "metered: " + meter.names()};
   return {"energy", meter.why(), Health::absent,
           "runs do not report energy; if there are counters: chmod a+r "
@@ -109,4 +109,4 @@ std::vector<Check> examine_clocks(const fs::path& sys) {
   return {examine_frequency(sys), examine_readings(sys), examine_energy(sys), examine_time_of_day()};
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

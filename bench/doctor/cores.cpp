@@ -9,7 +9,7 @@
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 constexpr double kSlow = 0.7;       // of the median; slower cores are shared or throttled
@@ -90,4 +90,4 @@ std::vector<Check> examine_cores() {
   return {examine_each(), examine_together()};
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

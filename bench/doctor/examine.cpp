@@ -1,7 +1,7 @@
 #include "bench/doctor/check.h"
 #include "model/base/system/program.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 Check examine_charts() {
@@ -38,4 +38,4 @@ std::vector<Check> examine(const Examination& e) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

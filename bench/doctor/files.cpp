@@ -14,7 +14,7 @@
 #include "model/base/system/lock.h"
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 constexpr double kLeast = 64e6, kRoomy = 5e9;  // bytes free: for results alone; for a few checkpoints
@@ -92,7 +92,7 @@ std::vector<Check> examine_files(const Examination& e) {
   if (e.run) {
     const std::string file = e.run->data.train.empty() ? "synthetic noise" : e.run->data.train;
     try {
-      require_data(*e.run);
+      data::require_data(*e.run);
       out.push_back({"data", file + " opens"});
     } catch (const ConfigError& refused) {
       out.push_back({"data", refused.what(), Health::failed, "", true});
@@ -101,4 +101,4 @@ std::vector<Check> examine_files(const Examination& e) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -7,7 +7,7 @@
 #include "model/backend/cuda/runtime/requirements.h"
 #endif
 
-namespace isobar {
+namespace isobar::doctor {
 
 #ifdef ISOBAR_WITH_CUDA
 
@@ -35,4 +35,4 @@ std::vector<Check> examine_gpus() {
 
 #endif
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -5,7 +5,7 @@
 
 #include "bench/doctor/check.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 std::string text_of(rlim_t bytes) {
@@ -48,4 +48,4 @@ std::vector<Check> examine_limits() {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -8,7 +8,7 @@
 #include "bench/doctor/check.h"
 #include "model/engine/host/control_groups.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 constexpr double kGiB = 1 << 30;
@@ -36,7 +36,7 @@ struct GroupMemory {
 /// The smallest limit: a process is bound by its group's and by those of all groups above it.
 std::optional<GroupMemory> group_memory(const std::filesystem::path& root) {
   std::optional<GroupMemory> least;
-  for (const auto& group : control_groups("memory", root))
+  for (const auto& group : engine::control_groups("memory", root))
     for (const auto& [limit, usage] :
          {std::pair{"memory.max", "memory.current"}, {"memory.limit_in_bytes", "memory.usage_in_bytes"}})
       if (const auto bytes = bytes_in(group / limit); bytes && (!least || *bytes < least->limit))
@@ -62,4 +62,4 @@ Check examine_memory(const std::filesystem::path& root) {
           "smaller runs"};
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -6,7 +6,7 @@
 #include "model/engine/host/cpu_places.h"
 #include "model/engine/host/host.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 // A small product with a known result shows that the library runs on this CPU.
@@ -26,10 +26,10 @@ std::string product_kernel(DType t) {
 
 std::vector<Check> examine_processor() {
   std::vector<Check> out;
-  const nlohmann::json p = provenance();
-  out.push_back({"processor", cpu_name() + ", " + std::to_string(cores()) + " cores, kernels of " +
-                                  p["kernels"].get<std::string>()});
-  out.push_back(examine_threads(cpu_places()));
+  const nlohmann::json p = engine::provenance();
+  out.push_back({"processor", engine::cpu_name() + ", " + std::to_string(engine::cores()) +
+                                  " cores, kernels of " + p["kernels"].get<std::string>()});
+  out.push_back(examine_threads(engine::cpu_places()));
   out.push_back(examine_memory());
   out.push_back({"kernels", "products f32: " + product_kernel(DType::f32) +
                                 "; bf16: " + product_kernel(DType::bf16) + "; other ops: Isobar's, " +
@@ -48,4 +48,4 @@ std::vector<Check> examine_processor() {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -7,7 +7,7 @@
 #include "bench/doctor/rates.h"
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::doctor {
 namespace {
 
 constexpr const char* kSum = "two ranks add up to 3";
@@ -44,10 +44,10 @@ Check link_of_line(const std::string& out, size_t sum) {
 std::vector<Check> examine_ranks(const Examination& e) {
   if (!e.no_ranks.empty()) return {{"MPI", e.no_ranks, Health::failed, "", true}};
   if (e.two_ranks.empty())
-    return {{"MPI", Mpi::version() + ", not tried: this is a rank itself", Health::ok, "", true}};
-  const Said said = say(e.two_ranks, {.timeout_s = 60});
+    return {{"MPI", comm::Mpi::version() + ", not tried: this is a rank itself", Health::ok, "", true}};
+  const cluster::Said said = cluster::say(e.two_ranks, {.timeout_s = 60});
   const size_t sum = said.out.find(kSum);
-  const std::string who = Mpi::version() + ", " + e.two_ranks[0];
+  const std::string who = comm::Mpi::version() + ", " + e.two_ranks[0];
   if (said.code == 0 && sum != std::string::npos)
     return {{"MPI", who + ": two ranks start and add up", Health::ok, "", true}, link_of_line(said.out, sum)};
   std::string why = said.code < 0 ? "does not end" : "ends with exit code " + std::to_string(said.code);
@@ -58,7 +58,7 @@ std::vector<Check> examine_ranks(const Examination& e) {
 }
 
 void two_ranks_part() {
-  const Mpi mpi;
+  const comm::Mpi mpi;
   const double sum = mpi.sum_of({mpi.rank() + 1.0})[0];
   if (mpi.size() != 2 || sum != 3) return;
   const double latency = link_latency(1 - mpi.rank()), rate = link_rate(1 - mpi.rank());
@@ -67,4 +67,4 @@ void two_ranks_part() {
                 rate);
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-namespace isobar {
+namespace isobar::doctor {
 
 double matrix_rate() {
   constexpr int64_t n = 1024;
@@ -48,4 +48,4 @@ double link_latency(int partner) {
          kRounds;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

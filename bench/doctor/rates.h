@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::doctor {
 
 /// Seconds of the best of `times` runs: the first one warms up, and others may be disturbed.
 template <typename Work>
@@ -31,4 +31,4 @@ double link_rate(int partner);
 /// Seconds one way of an 8-byte message to `partner` and back; to be called by both ranks.
 double link_latency(int partner);
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -3,7 +3,7 @@
 #include "bench/doctor/check.h"
 #include "model/base/system/program.h"
 
-namespace isobar {
+namespace isobar::doctor {
 
 std::vector<Check> examine_scheduler() {
   struct Scheduler {
@@ -14,9 +14,10 @@ std::vector<Check> examine_scheduler() {
                              Scheduler{"PBS", "qsub", {"qstat", "-Q"}}}) {
     const std::string submit = program_in_path(s.submit);
     if (submit.empty()) continue;
-    const Said said = say(s.ask, {.timeout_s = 15});
-    if (said.code == 0) return {{"scheduler", std::string(s.name) + " answers: " + first_line(said.out)}};
-    const std::string why = first_line(said.err.empty() ? said.out : said.err);
+    const cluster::Said said = cluster::say(s.ask, {.timeout_s = 15});
+    if (said.code == 0)
+      return {{"scheduler", std::string(s.name) + " answers: " + cluster::first_line(said.out)}};
+    const std::string why = cluster::first_line(said.err.empty() ? said.out : said.err);
     return {{"scheduler",
              submit + " is there, and " + s.ask[0] + (said.code < 0 ? " does not answer" : " fails") +
                  (why.empty() ? "" : " (" + why + ")"),
@@ -26,4 +27,4 @@ std::vector<Check> examine_scheduler() {
   return {{"scheduler", "none", Health::absent, "not needed: sweeps run on this machine"}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

@@ -2,7 +2,7 @@
 #include "model/base/names/search_paths.h"
 #include "bench/doctor/check.h"
 
-namespace isobar {
+namespace isobar::doctor {
 
 Check examine_search_paths() {
   std::string names;
@@ -13,4 +13,4 @@ Check examine_search_paths() {
           "beside data would run; isobar starts others without these parts"};
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

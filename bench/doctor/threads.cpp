@@ -3,9 +3,9 @@
 
 #include "bench/doctor/check.h"
 
-namespace isobar {
+namespace isobar::doctor {
 
-Check examine_threads(const CpuPlaces& p) {
+Check examine_threads(const engine::CpuPlaces& p) {
   char text[160];
   std::snprintf(text, sizeof text, "%d hardware threads of %d cores in %d NUMA node%s", p.threads, p.cores,
                 p.nodes, p.nodes > 1 ? "s" : "");
@@ -26,4 +26,4 @@ Check examine_threads(const CpuPlaces& p) {
   return c;
 }
 
-}  // namespace isobar
+}  // namespace isobar::doctor

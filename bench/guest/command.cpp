@@ -10,7 +10,7 @@
 #include "model/base/names/did_you_mean.h"
 #include "model/base/system/shell_quoted.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 constexpr const char* kKey = "run.command";
@@ -43,8 +43,8 @@ Values values_of(const RunSpec& spec, const GuestHosts& hosts) {
   return all;
 }
 
-std::string filled(const WordedText& t, const Values& values) {
-  return with_words(t, [&](const std::string& word) {
+std::string filled(const sweep::WordedText& t, const Values& values) {
+  return sweep::with_words(t, [&](const std::string& word) {
     const auto at = values.find(word);
     if (at != values.end()) return at->second;
     std::vector<std::string> all;
@@ -58,7 +58,7 @@ std::string filled(const WordedText& t, const Values& values) {
 
 std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const TakenUp& from) {
   Values values = values_of(spec, hosts);
-  const std::set<std::string> words = words_of_command(spec);
+  const std::set<std::string> words = sweep::words_of_command(spec);
   if (!spec.run.resume.empty() && !words.contains("resume"))
     throw ConfigError(spec.file, "run.resume", "takes a run up, and run.command has no {resume} for it",
                       "add {resume} to run.command");
@@ -77,11 +77,11 @@ std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const Ta
 }
 
 bool reaches_command(const std::string& key, const RunSpec& spec) {
-  const std::set<std::string> words = words_of_command(spec);
+  const std::set<std::string> words = sweep::words_of_command(spec);
   if (words.contains(key)) return true;
   const bool starts_ranks = words.contains("ranks") || words.contains("ranks_on_host");
-  const bool of_ranks = key == "layout.dp" || key == kRanksKey;  // which are data-parallel
-  if (key == kRanksKey && words.contains("layout.dp")) return true;
+  const bool of_ranks = key == "layout.dp" || key == sweep::kRanksKey;  // which are data-parallel
+  if (key == sweep::kRanksKey && words.contains("layout.dp")) return true;
   // The samples of a step of programs that are given those of a rank
   if (key == kBatchKey && words.contains("policy.micro_batch") && (starts_ranks || spec.layout.dp == 1) &&
       spec.train.global_batch == spec.policy.micro_batch * spec.layout.dp)
@@ -102,4 +102,4 @@ void require_word_for(const std::string& key, const RunSpec& spec, const std::st
                     "add {" + key + "} to run.command, or leave the key out");
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

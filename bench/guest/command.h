@@ -18,7 +18,7 @@
 #include "bench/guest/hosts.h"
 #include "bench/sweep/command_words.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 inline constexpr const char* kBatchKey = "train.global_batch";
 
@@ -34,4 +34,4 @@ bool reaches_command(const std::string& key, const RunSpec& spec);
 /// train the same whatever its value. `where` names the key's origin: "--set", "sweep.yaml".
 void require_word_for(const std::string& key, const RunSpec& spec, const std::string& where);
 
-}  // namespace isobar
+}  // namespace isobar::guest

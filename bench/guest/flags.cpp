@@ -13,13 +13,13 @@
 #include "model/base/system/shell_quoted.h"
 #include "perfmodel/ask/choose/emit.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 using nlohmann::json;
 
 std::vector<std::string> flag_engines() {
-  std::vector<std::string> engines = emit_targets();
+  std::vector<std::string> engines = perf::emit_targets();
   std::erase(engines, "isobar");
   return engines;
 }
@@ -64,7 +64,7 @@ std::vector<json> other_values(const std::string& key, const json& own) {
 /// The options, or why there are none.
 std::string said_of(const RunSpec& spec) {
   try {
-    return emitted(spec, spec.run.engine);
+    return perf::emitted(spec, spec.run.engine);
   } catch (const ConfigError& e) {
     return e.what();
   }
@@ -73,13 +73,13 @@ std::string said_of(const RunSpec& spec) {
 }  // namespace
 
 Flags flags_of(const RunSpec& spec) {
-  if (!words_of_command(spec).contains("flags")) {
+  if (!sweep::words_of_command(spec).contains("flags")) {
     if (spec.run.engine.empty()) return {};
     throw ConfigError(spec.file, "run.engine", "gives options, and run.command has no {flags} for them",
                       "add {flags} to run.command, or leave it out");
   }
   require_engine(spec);
-  const std::string text = emitted(spec, spec.run.engine);
+  const std::string text = perf::emitted(spec, spec.run.engine);
   if (spec.run.engine != "deepspeed") return {.words = on_one_line(text)};
   const std::string file = spec.run.out + "/deepspeed.json";
   return {.words = "--deepspeed_config " + shell_quoted(file), .file = file, .text = text};
@@ -91,7 +91,7 @@ bool reaches_flags(const std::string& key, const RunSpec& spec) {
   const json value = j.value(
       json::json_pointer("/" + key.substr(0, key.find('.')) + "/" + key.substr(key.find('.') + 1)), json());
   for (const json& other : other_values(key, value)) {
-    assign(j, key, other);
+    sweep::assign(j, key, other);
     try {
       if (said_of(run_spec_from_json(j, spec.file)) != own) return true;
     } catch (const ConfigError&) {
@@ -101,4 +101,4 @@ bool reaches_flags(const std::string& key, const RunSpec& spec) {
   return false;
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

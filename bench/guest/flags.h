@@ -7,7 +7,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 struct Flags {
   std::string words;
@@ -19,4 +19,4 @@ Flags flags_of(const RunSpec& spec);
 /// True if the options are others where this key has another value.
 bool reaches_flags(const std::string& key, const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::guest

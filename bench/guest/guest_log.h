@@ -18,30 +18,30 @@
 #include "model/records/records.h"
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 class GuestLog {
  public:
   /// Throws ConfigError where run.out is empty or holds another training. `resume`: takes up what it holds.
   explicit GuestLog(const RunSpec& spec, bool resume = false);
   /// `about`: joins the provenance.
-  StartRecord begin(const nlohmann::json& about, int64_t ranks_on_host, bool resumed = false);
-  void step(const StepRecord& step);
-  void write(const Record& record) const { log_.write(record); }
+  records::StartRecord begin(const nlohmann::json& about, int64_t ranks_on_host, bool resumed = false);
+  void step(const records::StepRecord& step);
+  void write(const records::Record& record) const { log_.write(record); }
   void heartbeat() const { log_.heartbeat(); }
-  void end(const EndRecord& end) const { log_.end(end); }
+  void end(const records::EndRecord& end) const { log_.end(end); }
 
   bool timed() const { return !seconds_.empty(); }
-  EndRecord failed(RunClass c, const std::string& message) const;
+  records::EndRecord failed(records::RunClass c, const std::string& message) const;
   /// The end of a training that said nothing of a failure: of class numeric where its loss is not a number.
-  EndRecord complete(int64_t last_step) const;
+  records::EndRecord complete(int64_t last_step) const;
 
  private:
   const RunSpec& spec_;
-  RunDir dir_;
-  ResultLog log_;
+  engine::RunDir dir_;
+  engine::ResultLog log_;
   std::vector<double> seconds_;
   std::optional<double> loss_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -8,7 +8,7 @@
 
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ int64_t bytes_of(const fs::path& file) {
   return error ? 0 : static_cast<int64_t>(n);
 }
 
-OutputOptions options_of(const RunSpec& spec, double begun) {
+logs::OutputOptions options_of(const RunSpec& spec, double begun) {
   return {.reads = spec.run.reads,
           .batch = spec.train.global_batch,
           .tokens = spec.net.words() ? spec.net.words()->seq_length : 0,
@@ -37,11 +37,11 @@ OutputOptions options_of(const RunSpec& spec, double begun) {
 
 /// Sources that counted from 0 at the beginning of what the run printed before it was taken up: what comes
 /// now does not begin at 0.
-std::set<std::string> from_zero_before(const fs::path& file, const OutputOptions& options) {
+std::set<std::string> from_zero_before(const fs::path& file, const logs::OutputOptions& options) {
   std::string head(static_cast<size_t>(std::min(bytes_of(file), kHead)), '\0');
   if (head.empty()) return {};
   std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
-  OutputReader before(options);
+  logs::OutputReader before(options);
   for (size_t at = 0; at < head.size();) {
     const size_t end = std::min(head.find_first_of("\r\n", at), head.size());
     before.line(head.substr(at, end - at), 0);
@@ -50,8 +50,8 @@ std::set<std::string> from_zero_before(const fs::path& file, const OutputOptions
   return before.from_zero();
 }
 
-OutputOptions options_of_all(const RunSpec& spec, double begun) {
-  OutputOptions out = options_of(spec, begun);
+logs::OutputOptions options_of_all(const RunSpec& spec, double begun) {
+  logs::OutputOptions out = options_of(spec, begun);
   for (const char* name : {"output.txt", "errors.txt"}) {
     const std::set<std::string> before = from_zero_before(fs::path(spec.run.out) / name, out);
     out.from_zero.insert(before.begin(), before.end());
@@ -72,7 +72,7 @@ GuestOutput::GuestOutput(const RunSpec& spec, int64_t most, std::function<void(c
       files_(spec.run.reads, spec.run.out, begun_) {}
 
 void GuestOutput::pass(const Take& take) {
-  for (const Record& r : reader_.take(since_1970())) take(r);
+  for (const records::Record& r : reader_.take(since_1970())) take(r);
 }
 
 bool GuestOutput::read(const Take& take) {
@@ -106,31 +106,31 @@ bool GuestOutput::too_much() const {
 }
 
 bool GuestOutput::lost() const {
-  const OutputSummary s = reader_.summary();
+  const logs::OutputSummary s = reader_.summary();
   return s.loss && !std::isfinite(*s.loss);
 }
 
-EndRecord GuestOutput::result(const GuestLog& log) const {
-  const OutputSummary s = reader_.summary();
+records::EndRecord GuestOutput::result(const GuestLog& log) const {
+  const logs::OutputSummary s = reader_.summary();
   std::vector<std::string> notes = s.notes;
   for (const std::string& note : files_.notes()) notes.push_back(note);
   if (s.seconds.empty())
     return {.status = "failed",
-            .failure = name_of(RunClass::bad_config),
+            .failure = records::name_of(records::RunClass::bad_config),
             .message = "the program ended well, and run.reads found no step's time in what it printed (" +
                        folder_ + "/output.txt): isobar import --try " + folder_ +
                        "/output.txt says what was found, and run.reads=... names a reader or a line",
             .notes = notes};
   if (s.contradiction)
     return {.status = "failed",
-            .failure = name_of(RunClass::implausible),
+            .failure = records::name_of(records::RunClass::implausible),
             .message = *s.contradiction,
             .notes = notes};
-  EndRecord end = log.complete(s.last_step);
+  records::EndRecord end = log.complete(s.last_step);
   end.valid = s.valid;
   end.peak_rss_bytes = s.peak_bytes;
   end.notes = notes;
   return end;
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

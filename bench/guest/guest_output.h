@@ -15,7 +15,7 @@
 #include "bench/logs/output_reader.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 class GuestOutput {
  public:
@@ -23,7 +23,7 @@ class GuestOutput {
   GuestOutput(const RunSpec& spec, int64_t most, std::function<void(const std::string&)> print);
   const std::filesystem::path& out() const { return out_.file(); }
   const std::filesystem::path& err() const { return err_.file(); }
-  using Take = std::function<void(const Record&)>;
+  using Take = std::function<void(const records::Record&)>;
   /// True if the program wrote.
   bool read(const Take& take);
   void end(const Take& take);
@@ -31,7 +31,7 @@ class GuestOutput {
   bool too_much() const;
   /// The steps as the end of a run, with its notes. Without a step time in them, or with two numbers that
   /// contradict each other, a failure.
-  EndRecord result(const GuestLog& log) const;
+  records::EndRecord result(const GuestLog& log) const;
   int64_t last_step() const { return reader_.summary().last_step; }
   bool has_steps() const { return !reader_.summary().seconds.empty(); }
   /// The ends of both streams.
@@ -46,9 +46,9 @@ class GuestOutput {
   std::string folder_;
   std::function<void(const std::string&)> print_;
   double begun_;
-  OutputReader reader_;
-  FollowedText out_, err_;
-  FollowedFiles files_;
+  logs::OutputReader reader_;
+  logs::FollowedText out_, err_;
+  logs::FollowedFiles files_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -11,7 +11,7 @@
 #include "model/base/spec/spec.h"
 #include "model/comm/launcher.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 struct GuestHosts {
   std::vector<std::string> names = {"localhost"};  // the first is where processes meet
@@ -24,7 +24,7 @@ struct GuestHosts {
 };
 
 /// Names of the nodes of the job that this runs in; empty in no job.
-std::vector<std::string> nodes_of_job(const Environment& environment);
+std::vector<std::string> nodes_of_job(const comm::Environment& environment);
 /// One node where run.command has no word for several. Throws ConfigError where their names cannot be known.
-GuestHosts guest_hosts(const RunSpec& spec, const Environment& environment);
-}  // namespace isobar
+GuestHosts guest_hosts(const RunSpec& spec, const comm::Environment& environment);
+}  // namespace isobar::guest

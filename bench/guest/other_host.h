@@ -9,17 +9,18 @@
 #include "bench/sweep/run/classify.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 /// Seconds that a command gets to end itself when it is asked to: one that is taken up writes a checkpoint.
 double grace_of(const RunSpec& spec);
 
 /// Runs the command here to its end; nothing: it ended well.
-std::optional<Verdict> run_on_other_host(const RunSpec& spec, const GuestHosts& hosts, bool resume,
-                                         const volatile std::sig_atomic_t* stop);
+std::optional<sweep::Verdict> run_on_other_host(const RunSpec& spec, const GuestHosts& hosts, bool resume,
+                                                const volatile std::sig_atomic_t* stop);
 /// The failure that node `k` of this start has reported in the run's folder.
-std::optional<Verdict> told_failure(const std::filesystem::path& run_dir, const GuestHosts& hosts, int64_t k);
+std::optional<sweep::Verdict> told_failure(const std::filesystem::path& run_dir, const GuestHosts& hosts,
+                                           int64_t k);
 /// The file that the options of run.engine name, if any.
 void write_flags(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -19,7 +19,7 @@
 #include "model/base/text/json.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 using nlohmann::json;
@@ -37,9 +37,9 @@ int64_t ranks_on_host(int64_t ranks) {
   return (ranks + nodes - 1) / nodes;
 }
 
-RunClass class_of(const std::string& message) {
-  const auto said = failure_said_in(message);
-  return said ? said->run_class : RunClass::crash;
+records::RunClass class_of(const std::string& message) {
+  const auto said = sweep::failure_said_in(message);
+  return said ? said->run_class : records::RunClass::crash;
 }
 
 /// Whole lines of a descriptor. They also end when the process that started this one has: its children may
@@ -88,7 +88,7 @@ class Loop {
     answer(log_.begin(about, ranks_on_host(spec.layout.world())));
   }
 
-  EndRecord operator()(Lines lines) {
+  records::EndRecord operator()(Lines lines) {
     while (!end_) {
       try {
         ++line_;
@@ -96,14 +96,14 @@ class Loop {
         if (!text) break;
         take(*text);
       } catch (const ConfigError& e) {
-        close(log_.failed(RunClass::bad_config, e.what()));
+        close(log_.failed(records::RunClass::bad_config, e.what()));
         throw;
       }
       last_at_ = seconds_now();
       log_.heartbeat();
     }
     if (!end_)
-      finish(log_.failed(RunClass::crash,
+      finish(log_.failed(records::RunClass::crash,
                          "the loop ended without a word after step " + std::to_string(last_step_)));
     return *end_;
   }
@@ -117,11 +117,11 @@ class Loop {
     json j = parse_json(text);
     if (!j.is_object()) refuse("", "is no JSON object: " + text.substr(0, 60), "write one record a line");
     const std::optional<double> samples = samples_of(j);
-    const Record record = record_from_json(j, {.file = kLines, .line = line_});
-    const bool step = std::holds_alternative<StepRecord>(record);
-    const auto* end = std::get_if<EndRecord>(&record);
-    if (!step && !end && !std::holds_alternative<ValidRecord>(record) &&
-        !std::holds_alternative<CheckpointRecord>(record))
+    const records::Record record = records::record_from_json(j, {.file = kLines, .line = line_});
+    const bool step = std::holds_alternative<records::StepRecord>(record);
+    const auto* end = std::get_if<records::EndRecord>(&record);
+    if (!step && !end && !std::holds_alternative<records::ValidRecord>(record) &&
+        !std::holds_alternative<records::CheckpointRecord>(record))
       refuse("event", "is '" + text_in(j, "event") + "', which no loop reports",
              "write step, valid, checkpoint or run_end");
     if (samples && !step) refuse("samples", "is of a step", "leave it out");
@@ -129,7 +129,7 @@ class Loop {
     refuse_unknown(j, record);
     if (end) return finish(ended(*end));
     if (!step) log_.write(record);
-    answer(step ? take_step(std::get<StepRecord>(record), j, samples) : record);
+    answer(step ? take_step(std::get<records::StepRecord>(record), j, samples) : record);
   }
 
   /// Removes them from the line: samples, else tokens over those of a sample.
@@ -150,7 +150,7 @@ class Loop {
     return out;
   }
 
-  StepRecord take_step(StepRecord step, const json& j, std::optional<double> samples) {
+  records::StepRecord take_step(records::StepRecord step, const json& j, std::optional<double> samples) {
     const auto batch = static_cast<double>(spec_.train.global_batch);
     if (step.step <= last_step_)
       refuse("step", "is " + std::to_string(step.step) + ", after " + std::to_string(last_step_),
@@ -171,13 +171,14 @@ class Loop {
     return step;
   }
 
-  EndRecord ended(const EndRecord& said) const {
+  records::EndRecord ended(const records::EndRecord& said) const {
     if (said.status != "ok" && said.status != "failed")
       refuse("status", "is '" + said.status + "'", "write ok or failed");
-    if (said.ok() && !log_.timed()) return log_.failed(RunClass::bad_config, "the loop reported no step");
-    EndRecord end = said.ok() ? log_.complete(last_step_) : said;
-    if (!end.failure && !end.ok()) end.failure = name_of(class_of(said.message.value_or("")));
-    if (!end.ok() && !run_class(*end.failure))
+    if (said.ok() && !log_.timed())
+      return log_.failed(records::RunClass::bad_config, "the loop reported no step");
+    records::EndRecord end = said.ok() ? log_.complete(last_step_) : said;
+    if (!end.failure && !end.ok()) end.failure = records::name_of(class_of(said.message.value_or("")));
+    if (!end.ok() && !records::run_class(*end.failure))
       refuse("class", "is '" + *end.failure + "', which is no class of a failure",
              "isobar sweep --help lists them");
     end.peak_rss_bytes = said.peak_rss_bytes;
@@ -185,32 +186,32 @@ class Loop {
   }
 
   /// Keys that the record does not take over would be lost without a word.
-  void refuse_unknown(const json& j, const Record& record) const {
-    const json known = to_json(record);
+  void refuse_unknown(const json& j, const records::Record& record) const {
+    const json known = records::to_json(record);
     for (const auto& [key, value] : j.items())
       if (!known.contains(key) && !value.is_null())
-        refuse(key, "is no key of a " + event_of(record), "model/records/README.md lists them");
+        refuse(key, "is no key of a " + records::event_of(record), "model/records/README.md lists them");
   }
 
-  void finish(const EndRecord& end) {
+  void finish(const records::EndRecord& end) {
     close(end);
     answer(*end_);
   }
 
-  void close(EndRecord end) {
+  void close(records::EndRecord end) {
     end.seconds = seconds_now() - began_;
     log_.end(end);
     end_ = end;
   }
 
-  void answer(const Record& record) const {
-    if (options_.answer) options_.answer(line_of(record));
+  void answer(const records::Record& record) const {
+    if (options_.answer) options_.answer(records::line_of(record));
   }
 
   const RunSpec& spec_;
   const LoopOptions& options_;
   GuestLog log_;
-  std::optional<EndRecord> end_;
+  std::optional<records::EndRecord> end_;
   const double began_ = seconds_now();
   double last_at_ = began_;  // of the line before
   int64_t last_step_ = -1, line_ = 0;
@@ -218,8 +219,8 @@ class Loop {
 
 }  // namespace
 
-EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options) {
+records::EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options) {
   return Loop(spec, options)(Lines(descriptor));
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

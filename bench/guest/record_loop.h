@@ -18,7 +18,7 @@
 #include "model/base/spec/spec.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 struct LoopOptions {
   nlohmann::json about = nullptr;                       // name, tags and note of the run
@@ -27,6 +27,6 @@ struct LoopOptions {
 
 /// Reads the lines of a descriptor to their end. Throws ConfigError before the first is read, and for one
 /// that is no such record, which then ends the run.
-EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options);
+records::EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::guest

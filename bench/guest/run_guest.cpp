@@ -17,7 +17,7 @@
 #include "model/engine/host/host.h"
 #include "model/records/advice.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 constexpr double kLook_s = 0.05;   // between looks, if nothing is written
@@ -42,11 +42,11 @@ class GuestRun {
     write_flags(spec);
   }
 
-  EndRecord operator()() {
+  records::EndRecord operator()() {
     begin();
     const double began = now_s();
     const WriteEvents writes({output_.out(), output_.err()});
-    WatchedProcess process(
+    sweep::WatchedProcess process(
         {.argv = {"/bin/sh", "-c", command_},
          .env = {{"PYTHONUNBUFFERED", "1"}},  // else Python keeps its lines until there are many
          .out = output_.out(),
@@ -55,8 +55,8 @@ class GuestRun {
          .limits = {.hang_s = spec_.run.hang_timeout, .grace_s = grace_of(spec_)}});
     int signal = 0;
     bool too_long = false;
-    std::optional<Verdict> other;  // of another node's
-    const auto take = [&](const Record& r) { write(r); };
+    std::optional<sweep::Verdict> other;  // of another node's
+    const auto take = [&](const records::Record& r) { write(r); };
     while (!process.wait(kRest_s) && !process.wait(kLook_s, writes.descriptor())) {
       writes.forget();
       if (output_.read(take)) log_.heartbeat();
@@ -65,13 +65,14 @@ class GuestRun {
       if (signal == 0 && options_.stop && *options_.stop != 0) signal = *options_.stop, process.cancel();
     }
     output_.end(take);
-    EndRecord end = signal != 0 ? log_.failed(RunClass::interrupted, "stopped by " + signal_name(signal))
-                    : too_long  ? log_.failed(RunClass::crash, "printed more than " +
-                                                                   std::to_string(options_.most_output >> 20) +
-                                                                   " MiB, and was ended")
-                                : verdict(process.outcome());
+    records::EndRecord end =
+        signal != 0 ? log_.failed(records::RunClass::interrupted, "stopped by " + signal_name(signal))
+        : too_long  ? log_.failed(records::RunClass::crash, "printed more than " +
+                                                                std::to_string(options_.most_output >> 20) +
+                                                                " MiB, and was ended")
+                    : verdict(process.outcome());
     // Another node's failure comes first: this one's may be its consequence.
-    if (!other && signal == 0 && !too_long && end.failure == name_of(RunClass::crash))
+    if (!other && signal == 0 && !too_long && end.failure == records::name_of(records::RunClass::crash))
       other = failure_of_others(kOthers_s);
     if (other && signal == 0 && !end.ok()) end = log_.failed(other->run_class, other->message);
     if (signal != 0) end.signal = signal_name(signal);
@@ -82,12 +83,12 @@ class GuestRun {
 
  private:
   static TakenUp from_last(const RunSpec& spec, const GuestOptions& options) {
-    const auto last = options.resume ? checkpoint_of_command(spec, spec.run.out) : std::nullopt;
+    const auto last = options.resume ? sweep::checkpoint_of_command(spec, spec.run.out) : std::nullopt;
     return {last ? last->string() : ""};
   }
 
   /// The failure that another node has reported; waits for one up to `seconds`.
-  std::optional<Verdict> failure_of_others(double seconds = 0) const {
+  std::optional<sweep::Verdict> failure_of_others(double seconds = 0) const {
     if (!hosts_.started_on_each || hosts_.count() < 2) return std::nullopt;
     const double until = now_s() + seconds;
     do {
@@ -100,30 +101,31 @@ class GuestRun {
 
   void begin() {
     nlohmann::json about = {{"command", command_}};
-    if (options_.expected) about["expected"] = to_json(*options_.expected);
+    if (options_.expected) about["expected"] = records::to_json(*options_.expected);
     if (!options_.about.is_null()) about["about"] = options_.about;
     log_.begin(about, hosts_.ranks_here(spec_.layout.world()), !from_.checkpoint.empty());
   }
 
-  void write(const Record& r) {
-    const auto* step = std::get_if<StepRecord>(&r);
+  void write(const records::Record& r) {
+    const auto* step = std::get_if<records::StepRecord>(&r);
     if (!step) return log_.write(r);
     // The step of its checkpoint shows in the first one after it.
     if (!log_.timed() && !from_.checkpoint.empty())
-      log_.write(ResumeRecord{.step = std::max<int64_t>(0, step->step - 1), .path = from_.checkpoint});
+      log_.write(
+          records::ResumeRecord{.step = std::max<int64_t>(0, step->step - 1), .path = from_.checkpoint});
     log_.step(*step);
-    advisor_.swapped(swapped_in_bytes() - swapped_);
+    advisor_.swapped(records::swapped_in_bytes() - swapped_);
     if (const auto advice = advisor_.step(*step); advice && options_.print)
       options_.print("advice: " + *advice);
   }
 
-  EndRecord verdict(const ProcessOutcome& outcome) const {
+  records::EndRecord verdict(const sweep::ProcessOutcome& outcome) const {
     if (output_.lost())
-      return log_.failed(RunClass::numeric,
+      return log_.failed(records::RunClass::numeric,
                          "the loss is not a number after step " + std::to_string(output_.last_step()));
-    if (outcome.end == ProcessEnd::exited && outcome.code == 0) return output_.result(log_);
-    const Verdict v = verdict_of_guest(outcome, {.out = output_.last_out(), .err = output_.last_err()},
-                                       output_.has_steps() ? output_.last_step() : -1);
+    if (outcome.end == sweep::ProcessEnd::exited && outcome.code == 0) return output_.result(log_);
+    const sweep::Verdict v = verdict_of_guest(outcome, {.out = output_.last_out(), .err = output_.last_err()},
+                                              output_.has_steps() ? output_.last_step() : -1);
     return log_.failed(v.run_class, v.message);
   }
 
@@ -134,24 +136,25 @@ class GuestRun {
   const std::string command_;
   GuestOutput output_;
   GuestLog log_;
-  Advisor advisor_;
-  const int64_t swapped_ = swapped_in_bytes();
+  records::Advisor advisor_;
+  const int64_t swapped_ = records::swapped_in_bytes();
 };
 
 }  // namespace
 
-Verdict verdict_of_guest(const ProcessOutcome& outcome, const LastWords& last, int64_t last_step) {
-  const ResultTail tail{.started = true,
-                        .starts = 1,
-                        .last_event = last_step < 0 ? "run_start" : "step",
-                        .last_step = last_step};
-  if (outcome.end == ProcessEnd::exited || outcome.end == ProcessEnd::signalled)
-    if (const auto said = verdict_of_words(last.out + "\n" + last.err, tail)) return *said;
-  return classify(outcome, tail, last.err.empty() ? last.out : last.err);
+sweep::Verdict verdict_of_guest(const sweep::ProcessOutcome& outcome, const LastWords& last,
+                                int64_t last_step) {
+  const records::ResultTail tail{.started = true,
+                                 .starts = 1,
+                                 .last_event = last_step < 0 ? "run_start" : "step",
+                                 .last_step = last_step};
+  if (outcome.end == sweep::ProcessEnd::exited || outcome.end == sweep::ProcessEnd::signalled)
+    if (const auto said = sweep::verdict_of_words(last.out + "\n" + last.err, tail)) return *said;
+  return sweep::classify(outcome, tail, last.err.empty() ? last.out : last.err);
 }
 
-EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options) {
+records::EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options) {
   return GuestRun(spec, hosts, options)();
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

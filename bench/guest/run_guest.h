@@ -23,7 +23,7 @@
 #include "model/records/records.h"
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::guest {
 
 struct GuestOptions {
   nlohmann::json about = nullptr;                      // name, tags and note of the run
@@ -31,16 +31,17 @@ struct GuestOptions {
   const volatile std::sig_atomic_t* stop = nullptr;    // the signal that asks for the end; 0: none yet
   int64_t most_output = int64_t{1} << 30;              // bytes; a program that prints more is ended
   bool resume = false;                                 // takes up what run.out holds
-  std::optional<ExpectedStep> expected = {};           // what advice compares with
+  std::optional<records::ExpectedStep> expected = {};  // what advice compares with
 };
 
 struct LastWords {
   std::string out, err;  // ends of what it printed
 };
 /// The verdict on a command that did not end well. `last_step`: -1: it made none.
-Verdict verdict_of_guest(const ProcessOutcome& outcome, const LastWords& last, int64_t last_step);
+sweep::Verdict verdict_of_guest(const sweep::ProcessOutcome& outcome, const LastWords& last,
+                                int64_t last_step);
 
 /// Runs the command to its end. Throws ConfigError before it starts; what happens later is in the record.
-EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options);
+records::EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -6,7 +6,7 @@
 #include <array>
 #include <fstream>
 
-namespace isobar {
+namespace isobar::guest {
 
 WriteEvents::WriteEvents(const std::vector<std::filesystem::path>& files)
     : descriptor_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -26,4 +26,4 @@ void WriteEvents::forget() const {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace isobar {
+namespace isobar::guest {
 
 class WriteEvents {
  public:
@@ -26,4 +26,4 @@ class WriteEvents {
   int descriptor_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -18,7 +18,7 @@
 #include "model/records/results.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::foreign {
 
 struct Imported {
   size_t runs = 0;
@@ -57,10 +57,10 @@ Collectives read_nccl_tests(const std::string& file, const std::string& collecti
 std::string to_csv(const Collectives& c);
 /// The machine with latency and bandwidth from these measurements: of the network if they span several hosts,
 /// else within a host.
-Machine with_links(Machine m, const Collectives& c);
+perf::Machine with_links(perf::Machine m, const Collectives& c);
 
 /// Writes one run like a sweep's trial, from `spec`, `step_s` … of `r`, and from `steps` if there are any.
-void write_imported_run(const RunRecord& r, const std::filesystem::path& results);
+void write_imported_run(const records::RunRecord& r, const std::filesystem::path& results);
 bool is_kineto(const std::string& text);
 bool is_nccl_tests(const std::string& text);
 
@@ -71,4 +71,4 @@ bool is_weights(const std::filesystem::path& file);
 std::string import_weights(const std::filesystem::path& file, const std::string& config,
                            const std::filesystem::path& to);
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -9,15 +9,15 @@
 #include "model/base/error.h"
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using nlohmann::json;
 
 struct TraceRank {
-  std::map<int64_t, double> steps;      // number -> seconds
-  std::map<std::string, OpRecord> ops;  // inside the steps
-  bool on_device = false;               // includes kernels of an accelerator
+  std::map<int64_t, double> steps;               // number -> seconds
+  std::map<std::string, records::OpRecord> ops;  // inside the steps
+  bool on_device = false;                        // includes kernels of an accelerator
   std::vector<std::string> notes;
 };
 
@@ -42,7 +42,8 @@ std::string kind_of(const std::string& name) {
     return "broadcast";
   }
   if (has({"flash", "fmha", "attention", "sdpa"}))
-    return has({"bwd", "backward"}) ? name_of(OpKind::attention_backward) : name_of(OpKind::attention);
+    return has({"bwd", "backward"}) ? plan::name_of(plan::OpKind::attention_backward)
+                                    : plan::name_of(plan::OpKind::attention);
   if (has({"gemm", "::mm", "addmm", "bmm", "mmbackward", "matmul", "linear", "cutlass", "xmma"}))
     return "gemm";
   if (has({"layer_norm", "layernorm", "rms_norm", "rmsnorm"})) return "norm";
@@ -77,7 +78,7 @@ TraceRank read_rank(const std::string& file) {
     if (const std::string prefix = "autograd::engine::evaluate_function: "; name.starts_with(prefix))
       name.erase(0, prefix.size());
     const std::string kind = kind_of(name), path = "kernel/" + name.substr(0, 96);
-    OpRecord& o = out.ops[path];
+    records::OpRecord& o = out.ops[path];
     o.path = path;
     o.kind = kind;
     o.lane = is_communication(kind) ? "dp" : "compute";
@@ -119,7 +120,7 @@ std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::ve
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out) {
   Imported done{.runs = 1};
-  RunRecord r;
+  records::RunRecord r;
   r.spec = load_run_spec(config);
   validate(r.spec);
   std::vector<TraceRank> ranks;
@@ -137,7 +138,7 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
   std::vector<double> seconds;
   int64_t number = 0;
   for (const auto& [mark, s] : steps) {
-    StepRecord step;
+    records::StepRecord step;
     step.step = ++number;
     step.seconds = s;
     step.samples_per_s = static_cast<double>(r.spec.train.global_batch) / s;
@@ -148,9 +149,9 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
   r.spec.train.steps = number;
   r.axes = {{"engine", "PyTorch"}};
   r.provenance = {{"imported_from", traces}, {"engine", "PyTorch"}};
-  r.id = trial_id(r.spec, 0);
+  r.id = sweep::trial_id(r.spec, 0);
   write_imported_run(r, out);
   return done;
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

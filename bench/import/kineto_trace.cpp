@@ -14,7 +14,7 @@
 #include "model/base/text/json_fault.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using nlohmann::json;
@@ -292,7 +292,7 @@ std::vector<TraceEvent> trace_events(const std::string& file) {
     }
     return false;
   };
-  const std::string text = log_text(file);
+  const std::string text = logs::log_text(file);
   const json rest = json::parse(text, take, /*allow_exceptions=*/false);
   if (!rest.is_object() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
   return out;
@@ -302,4 +302,4 @@ TraceSteps steps_of_trace(const std::string& file, const std::vector<TraceEvent>
   return TraceReader(file, events)();
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::foreign {
 
 struct TraceEvent {
   std::string name, category;
@@ -30,4 +30,4 @@ struct TraceSteps {
 /// Omits a last step that the trace's end cuts off.
 TraceSteps steps_of_trace(const std::string& file, const std::vector<TraceEvent>& events);
 
-}  // namespace isobar
+}  // namespace isobar::foreign

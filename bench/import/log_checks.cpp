@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 constexpr double kRateFactor = 1.15;  // of rates: rounding, and time outside the timer
@@ -83,7 +83,7 @@ bool StepLines::take(std::optional<double> number) {
 
 void StepPace::add(const std::string& line, std::optional<double> number, std::optional<double> consumed,
                    double seconds, SecondNumbers& to) {
-  const std::optional<double> clock = clock_in(line);
+  const std::optional<double> clock = logs::clock_in(line);
   const double steps = number && number_ ? *number - *number_ : 0;
   if (steps > 0 && clock && clock_ && *clock >= *clock_) {
     const double wall = *clock - *clock_, claimed = steps * seconds;
@@ -95,13 +95,13 @@ void StepPace::add(const std::string& line, std::optional<double> number, std::o
   number_ = number, clock_ = clock, consumed_ = consumed;
 }
 
-void add_rates(const Quantities& q, SecondNumbers& to) {
+void add_rates(const logs::Quantities& q, SecondNumbers& to) {
   const auto take = [](std::vector<double>& into, const std::optional<double>& v) {
     if (v && *v > 0) into.push_back(*v);
   };
-  take(to.samples_s, q[LogQuantity::samples_per_s]);
-  take(to.tokens_gpu_s, q[LogQuantity::tokens_per_gpu_s]);
-  take(to.tflops_gpu, q[LogQuantity::tflops_per_gpu]);
+  take(to.samples_s, q[logs::LogQuantity::samples_per_s]);
+  take(to.tokens_gpu_s, q[logs::LogQuantity::tokens_per_gpu_s]);
+  take(to.tflops_gpu, q[logs::LogQuantity::tflops_per_gpu]);
 }
 
 void refuse_disagreement(const std::string& file, const std::string& key, double printed, double computed,
@@ -131,4 +131,4 @@ void check_second_numbers(const LoggedRun& r) {
   check_clock(r);
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -12,7 +12,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::foreign {
 
 struct LoggedRun;
 
@@ -48,7 +48,7 @@ class StepPace {
 };
 
 /// Adds the rates of a step's line.
-void add_rates(const Quantities& q, SecondNumbers& to);
+void add_rates(const logs::Quantities& q, SecondNumbers& to);
 
 /// Throws ConfigError when the step times contradict one of these numbers.
 void check_second_numbers(const LoggedRun& r);
@@ -57,4 +57,4 @@ void check_second_numbers(const LoggedRun& r);
 void refuse_disagreement(const std::string& file, const std::string& key, double printed, double computed,
                          const std::string& of, double factor);
 
-}  // namespace isobar
+}  // namespace isobar::foreign

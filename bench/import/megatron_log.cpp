@@ -7,7 +7,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 constexpr double kMiBInGiB = 1024;
@@ -119,7 +119,7 @@ void read_arguments(const Arguments& a, LoggedRun& r) {
 }  // namespace
 
 void read_megatron_log(const std::string& text, LoggedRun& r) {
-  const std::vector<std::string> lines = log_lines(text);
+  const std::vector<std::string> lines = logs::log_lines(text);
   const Arguments arguments(lines, r.file);
   if (!arguments.empty()) read_arguments(arguments, r);
   const double batch = arguments.number("global_batch_size", 0);
@@ -129,20 +129,20 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
   for (const std::string& line : lines) {
     // "> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
     if (line.find("padded vocab") != std::string::npos)
-      if (const auto v = number_after(line, "new size:")) r.set("vocab", *v);
-    if (const auto m = number_after(line, "max reserved:")) memory = std::max(memory, *m);
-    const std::optional<Quantities> q = read_line(megatron_line(), line);
-    if (!q || !q->has(LogQuantity::seconds)) continue;
-    const double seconds = *(*q)[LogQuantity::seconds];
-    const auto own = (*q)[LogQuantity::batch];
+      if (const auto v = logs::number_after(line, "new size:")) r.set("vocab", *v);
+    if (const auto m = logs::number_after(line, "max reserved:")) memory = std::max(memory, *m);
+    const std::optional<logs::Quantities> q = logs::read_line(logs::megatron_line(), line);
+    if (!q || !q->has(logs::LogQuantity::seconds)) continue;
+    const double seconds = *(*q)[logs::LogQuantity::seconds];
+    const auto own = (*q)[logs::LogQuantity::batch];
     if (own) last = *own;
     // Skips steps of a batch-size ramp-up, whose batch is not that of the arguments.
     if (own && batch > 0 && *own != batch) continue;
-    const auto iteration = (*q)[LogQuantity::step];
+    const auto iteration = (*q)[logs::LogQuantity::step];
     if (!(seconds > 0) || !taken.take(iteration)) continue;
     r.steps.push_back(seconds);
     add_rates(*q, r.second);
-    pace.add(line, iteration, (*q)[LogQuantity::consumed_samples], seconds, r.second);
+    pace.add(line, iteration, (*q)[logs::LogQuantity::consumed_samples], seconds, r.second);
   }
   if (r.steps.empty() && last > 0)
     throw ConfigError(r.file, "global batch size",
@@ -152,4 +152,4 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
   if (memory > 0) r.set("memory_gb", memory / kMiBInGiB);
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -13,7 +13,7 @@
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using nlohmann::json;
@@ -36,11 +36,11 @@ struct MlperfEvents {
 
 MlperfEvents events_in(const std::string& text, LoggedRun& r) {
   MlperfEvents out;
-  std::optional<MlperfEvent> begin;
+  std::optional<logs::MlperfEvent> begin;
   std::vector<double> throughputs;
   bool stopped = false;
-  for (const std::string& line : log_lines(text)) {
-    const std::optional<MlperfEvent> e = mlperf_event(line);
+  for (const std::string& line : logs::log_lines(text)) {
+    const std::optional<logs::MlperfEvent> e = logs::mlperf_event(line);
     if (!e) continue;
     const double value = e->value.is_number() ? e->value.get<double>() : 0;
     if (e->key == "global_batch_size" && value > 0) out.batch = value;
@@ -49,15 +49,17 @@ MlperfEvents events_in(const std::string& text, LoggedRun& r) {
       throw ConfigError(r.file, "run_start", "comes again behind a run_stop: the log holds several runs",
                         "give each run's part as a file of its own");
     stopped = stopped || e->key == "run_stop";
-    if (const auto v = number_in(e->value, "train_step_time"); v && *v > 0) out.step_times.push_back(*v);
-    if (const auto v = number_in(e->value, "throughput"); v && *v > 0) {
+    if (const auto v = logs::number_in(e->value, "train_step_time"); v && *v > 0)
+      out.step_times.push_back(*v);
+    if (const auto v = logs::number_in(e->value, "throughput"); v && *v > 0) {
       out.throughputs.push_back(*v);
       throughputs.push_back(*v);
     }
     if (e->key == "block_start") begin = e, throughputs.clear();
     if (e->key != "block_stop" || !begin) continue;
-    out.blocks.push_back({e->seconds - begin->seconds, mlperf_count(*begin, false), mlperf_count(*e, true),
-                          throughputs, number_in(e->metadata, "samples_count").has_value()});
+    out.blocks.push_back({e->seconds - begin->seconds, logs::mlperf_count(*begin, false),
+                          logs::mlperf_count(*e, true), throughputs,
+                          logs::number_in(e->metadata, "samples_count").has_value()});
     begin.reset();
   }
   return out;
@@ -185,4 +187,4 @@ void read_mlperf_log(const std::string& text, LoggedRun& r) {
                         "the blocks' times and counts", kThroughputFactor);
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -15,7 +15,7 @@
 #include "model/base/error.h"
 #include "model/base/text/csv.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 constexpr const char* kKnown[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"};
@@ -44,12 +44,12 @@ struct Link {
   double messages = 0, bytes = 0;  // sequential messages; bytes on a rank's link
   double other_s = 0;              // messages within hosts, at the machine's current price
 };
-Link ring_of(const CollectiveTime& c, const Machine& m) {
+Link ring_of(const CollectiveTime& c, const perf::Machine& m) {
   const auto n = static_cast<double>(c.ranks), h = static_cast<double>(c.hosts);
   const double passes = c.collective == "all_reduce" ? 2 : 1;
   const double share = passes * (n - 1) / n * c.bytes;
   if (c.hosts <= 1) return {passes * (n - 1), share, 0};
-  return {passes * (h - 1), share * h / n, passes * (n - h) * m[Coef::message_host].value};
+  return {passes * (h - 1), share * h / n, passes * (n - h) * m[perf::Coef::message_host].value};
 }
 
 /// "#  Rank  0 Group  0 Pid   1000 on  node00 device  0 [0x01] NVIDIA A100-SXM4-80GB"
@@ -186,7 +186,7 @@ Collectives read_nccl_tests(const std::string& file, const std::string& collecti
   std::vector<int> lines;  // line numbers of the rows
   Table table;
   int number = 0;
-  for (const std::string& line : log_lines(log_text(file), Times::taken_off)) {
+  for (const std::string& line : logs::log_lines(logs::log_text(file), logs::Times::taken_off)) {
     ++number;
     const std::vector<std::string> words = words_of(line);
     if (words.empty()) continue;
@@ -239,7 +239,7 @@ std::string to_csv(const Collectives& c) {
   return out;
 }
 
-Machine with_links(Machine m, const Collectives& c) {
+perf::Machine with_links(perf::Machine m, const Collectives& c) {
   if (c.rows.front().collective == "alltoall" || c.rows.front().collective == "broadcast")
     throw ConfigError(c.file, "collective", "tells little of latency and bandwidth",
                       "measure all_reduce, all_gather or reduce_scatter");
@@ -272,9 +272,9 @@ Machine with_links(Machine m, const Collectives& c) {
   const double sigma = std::max(0.05, std::sqrt(misfit / static_cast<double>(c.rows.size())));
   const bool net = c.rows.front().hosts > 1;
   const std::vector<std::string> from = {"nccl-tests: " + std::filesystem::path(c.file).filename().string()};
-  m[net ? Coef::message_net : Coef::message_host] = Coefficient::make(latency, sigma, from);
-  m[net ? Coef::wire_net : Coef::wire_host] = Coefficient::make(per_byte, sigma, from);
+  m[net ? perf::Coef::message_net : perf::Coef::message_host] = perf::Coefficient::make(latency, sigma, from);
+  m[net ? perf::Coef::wire_net : perf::Coef::wire_host] = perf::Coefficient::make(per_byte, sigma, from);
   return m;
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

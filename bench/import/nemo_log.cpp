@@ -9,7 +9,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/text/yaml.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using nlohmann::json;
@@ -24,7 +24,7 @@ double size_of_group(std::string_view text) {
 
 void read_groups(const std::string& line, LoggedRun& r) {
   const auto take = [&](const char* column, const char* words) {
-    if (const auto rest = text_after(line, words))
+    if (const auto rest = logs::text_after(line, words))
       if (const double n = size_of_group(*rest); n > 0) r.set(column, n);
   };
   take("dp", "has data parallel group:");
@@ -33,7 +33,7 @@ void read_groups(const std::string& line, LoggedRun& r) {
   take("cp", "has context parallel group:");
   take("pp", "has pipeline model parallel group:");
   if (line.find("distributed processes registered") != std::string::npos)
-    if (const auto n = number_after(line, "Starting with")) r.set("gpus", *n);
+    if (const auto n = logs::number_after(line, "Starting with")) r.set("gpus", *n);
 }
 
 /// The YAML between "Experiment configuration" and the next line of the log.
@@ -102,20 +102,21 @@ void read_experiment(const json& j, LoggedRun& r) {
 }  // namespace
 
 void read_nemo_log(const std::string& text, LoggedRun& r) {
-  const std::vector<std::string> lines = log_lines(text, Times::taken_off);
+  const std::vector<std::string> lines = logs::log_lines(text, logs::Times::taken_off);
   read_experiment(experiment_in(lines, r.file), r);
   StepLines taken(r.file);  // progress bars are redrawn within a step
   StepPace pace;
   for (const std::string& line : lines) {
     read_groups(line, r);
-    const std::optional<Quantities> q = read_line(nemo_line(), line);
-    const auto seconds = q ? (*q)[LogQuantity::seconds] : std::nullopt;
-    if (!seconds || !(*seconds > 0) || !taken.take((*q)[LogQuantity::step])) continue;
-    if (const auto batch = (*q)[LogQuantity::batch]) r.set("global_batch", *batch);
+    const std::optional<logs::Quantities> q = logs::read_line(logs::nemo_line(), line);
+    const auto seconds = q ? (*q)[logs::LogQuantity::seconds] : std::nullopt;
+    if (!seconds || !(*seconds > 0) || !taken.take((*q)[logs::LogQuantity::step])) continue;
+    if (const auto batch = (*q)[logs::LogQuantity::batch]) r.set("global_batch", *batch);
     r.steps.push_back(*seconds);
     add_rates(*q, r.second);
-    pace.add("", (*q)[LogQuantity::step], (*q)[LogQuantity::consumed_samples], *seconds, r.second);
+    pace.add("", (*q)[logs::LogQuantity::step], (*q)[logs::LogQuantity::consumed_samples], *seconds,
+             r.second);
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

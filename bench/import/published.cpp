@@ -7,7 +7,7 @@
 #include "model/records/files/result_file.h"
 #include "perfmodel/score/published/published_spec.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using nlohmann::json;
@@ -17,8 +17,8 @@ using nlohmann::json;
 bool is_taken(const std::filesystem::path& trial, const json& provenance) {
   if (!std::filesystem::exists(trial / "result.jsonl")) return false;
   bool taken = false;
-  for_each_record(trial / "result.jsonl", nullptr, [&](const Record& r) {
-    const auto* start = std::get_if<StartRecord>(&r);
+  records::for_each_record(trial / "result.jsonl", nullptr, [&](const records::Record& r) {
+    const auto* start = std::get_if<records::StartRecord>(&r);
     if (!start || start->provenance.empty()) return;  // damaged: replaced by this run
     for (const char* key : {"source", "row"})
       taken = taken || start->provenance.value(key, json()) != provenance[key];
@@ -29,25 +29,25 @@ bool is_taken(const std::filesystem::path& trial, const json& provenance) {
 }  // namespace
 
 Imported import_published(const std::string& csv, const PublishedImport& options) {
-  const PublishedTable table = read_published(csv);
+  const perf::PublishedTable table = perf::read_published(csv);
   Imported out;
   for (const auto& [reason, rows] : table.refused) out.refused[reason] += static_cast<size_t>(rows);
   for (const auto& [reason, line] : table.first_refused) out.first[reason] = "line " + std::to_string(line);
-  const auto leave_out = [&](const std::string& reason, const PublishedRun& p) {
+  const auto leave_out = [&](const std::string& reason, const perf::PublishedRun& p) {
     ++out.refused[reason];
     out.first.try_emplace(reason, "row " + p.id);
   };
-  for (const OpenRun& o : table.open)
+  for (const perf::OpenRun& o : table.open)
     leave_out("leaves " + o.missing.front() + " open", o.candidates.front());
   std::map<std::string, int64_t> seen;  // repetitions of each specification
-  for (const PublishedRun& p : table.runs) {
+  for (const perf::PublishedRun& p : table.runs) {
     if (p.gpu_type.find(options.only) == std::string::npos) {
       leave_out("another accelerator", p);
       continue;
     }
-    RunRecord r;
+    records::RunRecord r;
     try {
-      r.spec = spec_of(p);
+      r.spec = perf::spec_of(p);
       r.spec.run.device = RunDevice::cuda;  // any accelerator, of any vendor
     } catch (const ConfigError& e) {
       const std::string why = e.what();
@@ -77,7 +77,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     int64_t& next = seen[to_json(r.spec).dump()];
     do {
       r.repetition = next++;
-      r.id = trial_id(r.spec, r.repetition);
+      r.id = sweep::trial_id(r.spec, r.repetition);
     } while (is_taken(options.out / "trials" / r.id, r.provenance));
     write_imported_run(r, options.out);
     ++out.runs;
@@ -85,4 +85,4 @@ Imported import_published(const std::string& csv, const PublishedImport& options
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

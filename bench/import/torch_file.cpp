@@ -13,7 +13,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using Kind = PickledValue::Kind;
@@ -237,4 +237,4 @@ void TorchFile::read(const std::string& name, float* values) const {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -16,9 +16,9 @@
 
 struct zip;
 
-namespace isobar {
+namespace isobar::foreign {
 
-class TorchFile : public NamedWeights {
+class TorchFile : public inference::NamedWeights {
  public:
   explicit TorchFile(const std::filesystem::path& file);
   ~TorchFile() override;
@@ -57,4 +57,4 @@ class TorchFile : public NamedWeights {
   mutable std::set<uint64_t> checked_;  // members with verified checksums
 };
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -11,7 +11,7 @@
 #include "model/base/system/program.h"
 #include "model/nets/traced/traced.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 bool is_python_name(const std::string& text, bool dots) {
@@ -64,7 +64,7 @@ std::string import_torch_net(const std::string& target, const TorchNetImport& op
   try {
     TracedSpec spec;
     spec.file = part;
-    check_priced(spec);
+    nets::check_priced(spec);
     const auto net = spec.net();
     rename_synced(part, options.out);
     return std::to_string(net->parameter_count()) + " parameters, PyTorch " + net->torch + "\n" + run.out;
@@ -74,4 +74,4 @@ std::string import_torch_net(const std::string& target, const TorchNetImport& op
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::foreign {
 
 /// True for net.py:build and package.module:build: what builds a model, not a file.
 bool is_torch_target(const std::string& text);
@@ -21,4 +21,4 @@ struct TorchNetImport {
 /// Returns what was recorded and assumed, in lines. Throws ConfigError for what cannot be recorded.
 std::string import_torch_net(const std::string& target, const TorchNetImport& options);
 
-}  // namespace isobar
+}  // namespace isobar::foreign

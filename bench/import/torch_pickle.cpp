@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::foreign {
 
 using Kind = PickledValue::Kind;
 
@@ -403,4 +403,4 @@ std::vector<std::pair<uint32_t, uint32_t>> TorchPickle::pairs(uint32_t dictionar
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::foreign {
 
 struct PickledValue {
   enum class Kind : uint8_t { other, integer, text, sequence, dictionary, name, storage, tensor };
@@ -41,4 +41,4 @@ class TorchPickle {
   uint32_t top_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -8,7 +8,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 bool has(const std::string& line, const char* words) {
@@ -18,7 +18,7 @@ bool has(const std::string& line, const char* words) {
 /// A number in ModelArgs(dim=4096, n_layers=32, …); none when absent or None.
 std::optional<double> argument(const std::string& line, const std::string& name) {
   for (const char* before : {"(", " "})
-    if (const auto v = number_after(line, before + name + "=")) return v;
+    if (const auto v = logs::number_after(line, before + name + "=")) return v;
   return std::nullopt;
 }
 
@@ -58,9 +58,9 @@ void read_model(const std::string& line, LoggedRun& r) {
 /// "Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]", or "… parallelism: pp=1, dp_replicate=1, …"
 std::map<std::string, double> mesh_of(const std::string& line) {
   std::map<std::string, double> out;
-  if (const auto named = text_after(line, "parallelism:")) {
+  if (const auto named = logs::text_after(line, "parallelism:")) {
     for (const char* axis : {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"})
-      if (const auto v = number_after(" " + std::string(*named), std::string(" ") + axis + "="))
+      if (const auto v = logs::number_after(" " + std::string(*named), std::string(" ") + axis + "="))
         out[axis] = *v;
     return out;
   }
@@ -97,7 +97,7 @@ void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& 
 
 /// "Applied selective activation checkpointing to the model", "Applied FullAC activation checkpointing …"
 void read_recompute(const std::string& line, LoggedRun& r) {
-  const std::string rest(text_after(line, "Applied").value_or(""));
+  const std::string rest(logs::text_after(line, "Applied").value_or(""));
   const std::string name = rest.substr(0, rest.find(' '));
   std::string lower = name;
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -120,7 +120,7 @@ void read_applied(const std::string& line, LoggedRun& r) {
 
 struct TitanStep {
   std::string line;
-  Quantities q;
+  logs::Quantities q;
 };
 
 /// Checks that the global batch is replicas times local batch times accumulated micro-batches.
@@ -142,20 +142,20 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   r.set("recompute", "none");
   r.set("schedule", "1F1B");
   r.set("zero_stage", 0);
-  for (const std::string& line : log_lines(text)) {
+  for (const std::string& line : logs::log_lines(text)) {
     if (has(line, "Args(")) read_model(line, r);
     if (has(line, "device mesh with")) read_mesh(mesh_of(line), r, replicas);
     read_applied(line, r);
-    if (const auto v = number_after(line, "local batch size")) {
+    if (const auto v = logs::number_after(line, "local batch size")) {
       local = *v;
-      if (const auto all = number_after(line, "global batch size")) r.set("global_batch", *all);
-      if (const auto n = number_after(line, "gradient accumulation steps")) accumulated = *n;
-      if (const auto s = number_after(line, "sequence length")) r.set("seq_len", *s);
+      if (const auto all = logs::number_after(line, "global batch size")) r.set("global_batch", *all);
+      if (const auto n = logs::number_after(line, "gradient accumulation steps")) accumulated = *n;
+      if (const auto s = logs::number_after(line, "sequence length")) r.set("seq_len", *s);
     }
     if (has(line, "Using pipeline schedule")) {
-      const std::string name(*text_after(line, "Using pipeline schedule"));
-      micro_batches = std::max(1.0, number_after(line, " with").value_or(0));
-      const double stages = number_after(line, " and").value_or(0);
+      const std::string name(*logs::text_after(line, "Using pipeline schedule"));
+      micro_batches = std::max(1.0, logs::number_after(line, " with").value_or(0));
+      const double stages = logs::number_after(line, " and").value_or(0);
       if (!name.starts_with("1F1B") && !name.starts_with("Interleaved1F1B"))
         throw ConfigError(r.file, "pipeline schedule", "is '" + name.substr(0, name.find(' ')) + "'",
                           "give a run of 1F1B or Interleaved1F1B: no other is priced");
@@ -164,12 +164,13 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
         r.set("vpp", stages / std::max(1.0, std::atof(r.cells["pp"].c_str())));
       }
     }
-    const std::optional<Quantities> q = read_line(torchtitan_line(), line);
-    const bool step = q && q->has(LogQuantity::step) && !names_another_step(line);
-    if (!step || !((*q)[LogQuantity::tokens_per_gpu_s] > 0.0) || !taken.take((*q)[LogQuantity::step]))
+    const std::optional<logs::Quantities> q = logs::read_line(logs::torchtitan_line(), line);
+    const bool step = q && q->has(logs::LogQuantity::step) && !logs::names_another_step(line);
+    if (!step || !((*q)[logs::LogQuantity::tokens_per_gpu_s] > 0.0) ||
+        !taken.take((*q)[logs::LogQuantity::step]))
       continue;
     steps.push_back({line, *q});
-    memory = std::max(memory, (*q)[LogQuantity::memory_bytes].value_or(0) / kGiB);
+    memory = std::max(memory, (*q)[logs::LogQuantity::memory_bytes].value_or(0) / logs::kGiB);
   }
   check_batch(r, local, replicas, accumulated);
   if (local > 0) r.set("micro_batch", local / micro_batches);
@@ -179,11 +180,11 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   if (!(tokens > 0)) return;
   StepPace pace;
   for (const TitanStep& s : steps) {
-    const double seconds = tokens / (*s.q[LogQuantity::tokens_per_gpu_s] * gpus);
+    const double seconds = tokens / (*s.q[logs::LogQuantity::tokens_per_gpu_s] * gpus);
     r.steps.push_back(seconds);
     add_rates(s.q, r.second);
-    pace.add(s.line, s.q[LogQuantity::step], std::nullopt, seconds, r.second);
+    pace.add(s.line, s.q[logs::LogQuantity::step], std::nullopt, seconds, r.second);
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -13,7 +13,7 @@
 #include "model/base/system/files.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 // In the order of the table's columns.
@@ -166,7 +166,7 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
 LoggedRun read_training_log(const std::vector<std::string>& files, const std::string& config) {
   LoggedRun r;
   r.file = files.front();
-  const std::string text = log_text(r.file);
+  const std::string text = logs::log_text(r.file);
   const std::optional<LogKind> kind = log_kind(text);
   if (!kind)
     throw ConfigError(r.file, "", "is no log that is known: it has none of " + log_kinds_looked_for(),
@@ -200,7 +200,7 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   refuse_gaps(r, config);
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
-  r.steps.erase(r.steps.begin(), r.steps.begin() + static_cast<std::ptrdiff_t>(warm_up(r.steps).steps));
+  r.steps.erase(r.steps.begin(), r.steps.begin() + static_cast<std::ptrdiff_t>(logs::warm_up(r.steps).steps));
   check_second_numbers(r);
   r.set("row_id", r.file);
   r.set("source", r.file);
@@ -240,4 +240,4 @@ std::string own_table(const std::vector<std::string>& files, const std::string& 
   return table_of(runs);
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -14,7 +14,7 @@
 #include "bench/import/log_checks.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::foreign {
 
 enum class LogKind { megatron, nemo, torchtitan, mlperf, kineto };
 /// The program that wrote a log; none: unknown.
@@ -55,4 +55,4 @@ void read_nemo_log(const std::string& text, LoggedRun& run);
 void read_torchtitan_log(const std::string& text, LoggedRun& run);
 void read_mlperf_log(const std::string& text, LoggedRun& run);
 
-}  // namespace isobar
+}  // namespace isobar::foreign

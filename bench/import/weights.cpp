@@ -9,7 +9,7 @@
 #include "model/inference/weights/published_weights.h"
 #include "model/inference/weights/sharded_safetensors.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ bool is_safetensors(const std::string& begin) {  // eight bytes of length, then 
 
 bool is_weights(const fs::path& file) {
   const std::string begin = beginning(file, 16);
-  return is_zip(begin) || is_pickle(begin) || is_safetensors(begin) || is_safetensors_index(file);
+  return is_zip(begin) || is_pickle(begin) || is_safetensors(begin) || inference::is_safetensors_index(file);
 }
 
 std::string import_weights(const fs::path& file, const std::string& config, const fs::path& to) {
@@ -48,15 +48,17 @@ std::string import_weights(const fs::path& file, const std::string& config, cons
   const auto merged = [](int64_t weights) {
     return weights == 0 ? "" : "merged " + std::to_string(weights) + " weights with their adapters\n";
   };
-  if (is_safetensors_index(file))
-    return merged(import_published_weights(spec, ShardedWeights(file), file.string(), to));
+  if (inference::is_safetensors_index(file))
+    return merged(
+        inference::import_published_weights(spec, inference::ShardedWeights(file), file.string(), to));
   if (!is_zip(begin))
-    return merged(import_published_weights(spec, SafetensorsWeights(file), file.string(), to));
+    return merged(
+        inference::import_published_weights(spec, inference::SafetensorsWeights(file), file.string(), to));
   const TorchFile in(file);
-  const int64_t weights = import_published_weights(spec, in, file.string(), to);
+  const int64_t weights = inference::import_published_weights(spec, in, file.string(), to);
   std::string said;
   for (const std::string& name : in.left_out()) said += "left out: " + showable(name) + "\n";
   return said + merged(weights);
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

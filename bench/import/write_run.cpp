@@ -3,27 +3,27 @@
 #include "model/base/system/files.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::foreign {
 
 using nlohmann::json;
 
-void write_imported_run(const RunRecord& r, const std::filesystem::path& results) {
+void write_imported_run(const records::RunRecord& r, const std::filesystem::path& results) {
   const std::filesystem::path dir = results / "trials" / r.id;
   std::string lines;
-  const auto line = [&](const Record& record) { lines += line_of(record) + "\n"; };
-  line(StartRecord{.time_utc = r.time_utc,
-                   .spec = to_json(r.spec),
-                   .ranks = r.ranks,
-                   .ranks_on_host = r.ranks_on_host,
-                   .threads = r.threads,
-                   .provenance = r.provenance});
-  for (const StepRecord& s : r.steps) line(s);
-  line(EndRecord{.status = "ok",
-                 .steps = r.step_s.count,
-                 .step_s = r.step_s,
-                 .samples_per_s = r.rate(kStatistic),
-                 .peak_rss_bytes = r.peak_rss_bytes,
-                 .ops = r.ops});
+  const auto line = [&](const records::Record& record) { lines += records::line_of(record) + "\n"; };
+  line(records::StartRecord{.time_utc = r.time_utc,
+                            .spec = to_json(r.spec),
+                            .ranks = r.ranks,
+                            .ranks_on_host = r.ranks_on_host,
+                            .threads = r.threads,
+                            .provenance = r.provenance});
+  for (const records::StepRecord& s : r.steps) line(s);
+  line(records::EndRecord{.status = "ok",
+                          .steps = r.step_s.count,
+                          .step_s = r.step_s,
+                          .samples_per_s = r.rate(kStatistic),
+                          .peak_rss_bytes = r.peak_rss_bytes,
+                          .ops = r.ops});
   const auto text = [](const json& j) {
     return j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   };
@@ -45,4 +45,4 @@ void write_imported_run(const RunRecord& r, const std::filesystem::path& results
                                               {"wall_s", 0.0}}));
 }
 
-}  // namespace isobar
+}  // namespace isobar::foreign

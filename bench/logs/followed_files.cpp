@@ -8,7 +8,7 @@
 #include "bench/logs/log_text.h"
 #include "bench/logs/output_reader.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,7 +115,7 @@ void FollowedFiles::look(const Named& n) {
     if (n.table)
       tables_.try_emplace(f, f);
     else
-      events_.try_emplace(f, Events{EventReader(f), {}, std::nullopt, 0});
+      events_.try_emplace(f, Events{records::EventReader(f), {}, std::nullopt, 0});
   }
 }
 
@@ -127,7 +127,7 @@ void FollowedFiles::take(Events& e, OutputReader& to, bool all) {
     if (e.step && (trained || e.q[valid_loss] || e.q[valid_accuracy])) to.numbers(e.q, e.at, "tensorboard");
     e.q = {}, e.step.reset();
   };
-  for (const EventScalar& s : e.reader.more()) {
+  for (const records::EventScalar& s : e.reader.more()) {
     const auto q = quantity_of_key(s.tag);
     if (!q || q->quantity == LogQuantity::step) continue;
     if (e.step != s.step) flush();
@@ -166,4 +166,4 @@ std::vector<std::string> FollowedFiles::notes() const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -16,7 +16,7 @@
 #include "bench/logs/quantities.h"
 #include "model/records/files/event_reader.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 class OutputReader;
 
@@ -54,7 +54,7 @@ class FollowedFiles {
     bool table = false;
   };
   struct Events {
-    EventReader reader;
+    records::EventReader reader;
     Quantities q;  // of the newest step, whose further scalars may come
     std::optional<int64_t> step;
     double at = 0;
@@ -69,4 +69,4 @@ class FollowedFiles {
   std::set<std::string> found_;  // entries of named_ that have a file
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

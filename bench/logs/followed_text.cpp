@@ -8,7 +8,7 @@
 #include <fstream>
 #include <utility>
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr size_t kMostAtOnce = 16 << 20;  // bytes of a call
@@ -73,4 +73,4 @@ void FollowedText::end(const Use& use) {
   if (!part_.empty()) use(std::exchange(part_, ""), end_of_tick(written_at(file_)));
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-namespace isobar {
+namespace isobar::logs {
 
 class FollowedText {
  public:
@@ -37,4 +37,4 @@ class FollowedText {
 /// When a file was last written to, in seconds since 1970; 0: there is none.
 double written_at(const std::filesystem::path& file);
 
-}  // namespace isobar
+}  // namespace isobar::logs

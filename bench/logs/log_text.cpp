@@ -11,7 +11,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr size_t kLongestNumber = 64;        // bytes
@@ -311,4 +311,4 @@ std::optional<double> clock_in(const std::string& line) {
   return std::nullopt;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isobar {
+namespace isobar::logs {
 
 constexpr size_t kLongestLogLine = 1 << 20;  // bytes; no line with numbers is longer, the rest is left out
 
@@ -45,4 +45,4 @@ std::optional<double> number_after(std::string_view line, std::string_view words
 /// 1970.
 std::optional<double> clock_in(const std::string& line);
 
-}  // namespace isobar
+}  // namespace isobar::logs

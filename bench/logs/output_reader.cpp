@@ -9,7 +9,7 @@
 #include "bench/logs/warm_up.h"
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr double kLongestWait = 0.5;   // seconds for further lines of the newest step
@@ -89,8 +89,9 @@ void OutputReader::take_valid(const Quantities& q) {
   if (q[valid_loss] == valid_loss_ && !q[valid_s] && !q[valid_accuracy]) return;  // repeated in each line
   valid_loss_ = q[valid_loss];
   const int64_t at = whole(q[step]).value_or(std::max<int64_t>(0, newest_));
-  valid_ = LastValid{.step = at, .loss = or_nan(q[valid_loss]), .accuracy = q[valid_accuracy]};
-  out_.emplace_back(ValidRecord{
+  valid_ =
+      records::LastValid{.step = at, .loss = records::or_nan(q[valid_loss]), .accuracy = q[valid_accuracy]};
+  out_.emplace_back(records::ValidRecord{
       .step = at, .loss = q[valid_loss], .seconds = q[valid_s].value_or(0), .accuracy = q[valid_accuracy]});
 }
 
@@ -128,7 +129,7 @@ void OutputReader::numbers(Quantities q, double now, const std::string& source) 
   take_valid(q);
 }
 
-std::vector<Record> OutputReader::take(double now) {
+std::vector<records::Record> OutputReader::take(double now) {
   while (!waiting_.empty()) {
     // Steps of one moment share the time since the step before.
     size_t n = 1;
@@ -173,7 +174,8 @@ void OutputReader::check(const Quantities& q, std::optional<double> clock_second
                              static_cast<double>(options_.tokens));
 }
 
-void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds, std::vector<Record>& to) {
+void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds,
+                         std::vector<records::Record>& to) {
   using enum LogQuantity;
   const Quantities& q = w.q;
   check(q, clock_seconds);
@@ -184,14 +186,14 @@ void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds, 
   if (took) seconds_.push_back(*took);
   bool skips = q[skipped].value_or(0) > 0;
   if (q[skipped_so_far]) skips = *q[skipped_so_far] > skipped_so_far_, skipped_so_far_ = *q[skipped_so_far];
-  to.emplace_back(StepRecord{.step = w.step,
-                             .seconds = took.value_or(0),
-                             .samples_per_s = took ? static_cast<double>(options_.batch) / *took : 0,
-                             .epoch = whole(q[epoch]),
-                             .loss = q[loss],
-                             .lr = q[lr],
-                             .grad_norm = q[grad_norm],
-                             .skipped = skips ? std::optional(true) : std::nullopt});
+  to.emplace_back(records::StepRecord{.step = w.step,
+                                      .seconds = took.value_or(0),
+                                      .samples_per_s = took ? static_cast<double>(options_.batch) / *took : 0,
+                                      .epoch = whole(q[epoch]),
+                                      .loss = q[loss],
+                                      .lr = q[lr],
+                                      .grad_norm = q[grad_norm],
+                                      .skipped = skips ? std::optional(true) : std::nullopt});
 }
 
 namespace {
@@ -255,4 +257,4 @@ OutputSummary OutputReader::summary() const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -22,7 +22,7 @@
 #include "bench/logs/step_numbers.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 struct OutputOptions {
   std::string reads = "auto";
@@ -39,7 +39,7 @@ struct OutputSummary {
   int64_t last_step = -1;       // -1: none
   std::vector<double> seconds;  // of the recorded steps
   std::optional<double> loss;   // the last
-  std::optional<LastValid> valid;
+  std::optional<records::LastValid> valid;
   std::optional<int64_t> peak_bytes;
   std::optional<std::string> contradiction;  // of two numbers of the output; none: they agree
   std::vector<std::string> notes;            // what was assumed or left out
@@ -53,7 +53,7 @@ class OutputReader {
   bool line(const std::string& text, double now);
   /// Numbers of a reader, or from elsewhere, such as a file of TensorBoard.
   void numbers(Quantities q, double now, const std::string& source);
-  std::vector<Record> take(double now);
+  std::vector<records::Record> take(double now);
   void end() { ended_ = true; }
   OutputSummary summary() const;
   /// Lines that each reader took.
@@ -71,13 +71,13 @@ class OutputReader {
   void take_valid(const Quantities& q);
   void check(const Quantities& q, std::optional<double> clock_seconds);
   std::optional<double> seconds_in(const Quantities& q) const;
-  void write(const Waiting& w, std::optional<double> clock_seconds, std::vector<Record>& to);
+  void write(const Waiting& w, std::optional<double> clock_seconds, std::vector<records::Record>& to);
 
   OutputOptions options_;
   std::vector<std::pair<std::string, LineReader>> readers_;
   std::map<std::string, int64_t> read_by_;
   std::deque<Waiting> waiting_;
-  std::vector<Record> out_;
+  std::vector<records::Record> out_;
   bool ended_ = false, epochs_ = false;
   StepNumbers numbers_;
   int64_t newest_ = -1, back_ = 0;  // newest: step; back: lines that go back
@@ -86,7 +86,7 @@ class OutputReader {
   double skipped_so_far_ = 0;
   std::optional<double> pending_loss_, pending_lr_, pending_grad_;  // of lines without a step
   std::optional<double> loss_, valid_loss_;
-  std::optional<LastValid> valid_;
+  std::optional<records::LastValid> valid_;
   double peak_bytes_ = 0;
   std::vector<double> seconds_;
   std::vector<double> batches_, clock_batches_, least_batches_;  // samples of a step, by two numbers each
@@ -94,4 +94,4 @@ class OutputReader {
   std::optional<Quantities> run_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

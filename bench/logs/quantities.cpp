@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr double kMostSteps = 9e15;  // a double counts no further
@@ -162,4 +162,4 @@ std::vector<std::string> quantity_words() {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isobar {
+namespace isobar::logs {
 
 inline constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
 
@@ -70,4 +70,4 @@ std::optional<QuantityIn> quantity_of_key(std::string_view key);
 std::optional<QuantityIn> quantity_of_word(const std::string& word);
 std::vector<std::string> quantity_words();
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 using Named = std::vector<std::pair<std::string, LineReader>>;
@@ -77,4 +77,4 @@ Named readers_named(const std::string& reads, const ReaderUse& use) {
                    "or write a line as the program prints it: \"step {step} loss {loss} * {ms} ms\""));
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

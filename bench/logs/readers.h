@@ -22,7 +22,7 @@
 
 #include "bench/logs/forms/own_line.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 struct ReaderUse {
   double batch = 0, tokens = 0;  // samples of a step; tokens of a sample, 0: not a net of tokens
@@ -33,4 +33,4 @@ struct ReaderUse {
 std::vector<std::pair<std::string, LineReader>> readers_named(const std::string& reads, const ReaderUse& use);
 std::vector<std::string> reader_names();
 
-}  // namespace isobar
+}  // namespace isobar::logs

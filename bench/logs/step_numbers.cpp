@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace isobar {
+namespace isobar::logs {
 
 int64_t StepNumbers::of(const std::string& source, int64_t said) {
   const auto [at, first] = sources_.try_emplace(source, Source{said, said, 0});
@@ -25,4 +25,4 @@ int64_t StepNumbers::done(int64_t newest) const {
   return newest + (from_zero ? 1 : 0);
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

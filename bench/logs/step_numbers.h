@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-namespace isobar {
+namespace isobar::logs {
 
 class StepNumbers {
  public:
@@ -33,4 +33,4 @@ class StepNumbers {
   bool counts_done_ = false;
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

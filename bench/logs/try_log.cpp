@@ -13,7 +13,7 @@
 #include "model/base/error.h"
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr size_t kFirstSteps = 10, kMissedShown = 5, kLongestShown = 120;
@@ -93,14 +93,14 @@ class TriedLog {
   std::string table() const {
     size_t steps = 0, valid = 0;
     std::string rows;
-    for (const Record& r : records_) {
-      if (const auto* v = std::get_if<ValidRecord>(&r)) {
+    for (const records::Record& r : records_) {
+      if (const auto* v = std::get_if<records::ValidRecord>(&r)) {
         if (++valid <= 3 && steps < kFirstSteps)
           rows += cell(static_cast<double>(v->step), 15, "%.0f") + "  validation: loss " +
                   cell(v->loss ? v->loss : v->accuracy, 0) + "\n";
         continue;
       }
-      const auto& s = std::get<StepRecord>(r);
+      const auto& s = std::get<records::StepRecord>(r);
       if (++steps > kFirstSteps) continue;
       const auto epoch = s.epoch ? std::optional(static_cast<double>(*s.epoch)) : std::nullopt;
       rows += cell(static_cast<double>(s.step), 15, "%.0f") + cell(epoch, 7) + cell(s.loss, 12) +
@@ -113,7 +113,7 @@ class TriedLog {
 
   std::string file_, examples_;
   OutputReader reader_;
-  std::vector<Record> records_;
+  std::vector<records::Record> records_;
   std::vector<std::string> notes_;
   size_t lines_ = 0, missed_ = 0;
 };
@@ -139,4 +139,4 @@ std::string tried_log(const std::string& file, OutputOptions options) {
   return log.text(reads);
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

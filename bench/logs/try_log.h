@@ -7,10 +7,10 @@
 
 #include "bench/logs/output_reader.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 /// `file`: text, also gzipped; a table (.csv); an event file of TensorBoard, or a folder of such. Throws
 /// ConfigError if nothing in it is recognised.
 std::string tried_log(const std::string& file, OutputOptions options);
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -2,7 +2,7 @@
 
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr double kWarmUpFactor = 1.5;
@@ -20,4 +20,4 @@ WarmUp warm_up(const std::vector<double>& seconds) {
               " left out as warm-up: the first, and those right behind it above 1.5 medians"};
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::logs {
 
 struct WarmUp {
   size_t steps = 0;
@@ -17,4 +17,4 @@ struct WarmUp {
 /// The first step, and those right behind it that take more than kWarmUpFactor medians; of one step, none.
 WarmUp warm_up(const std::vector<double>& seconds);
 
-}  // namespace isobar
+}  // namespace isobar::logs

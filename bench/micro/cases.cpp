@@ -22,7 +22,7 @@
 #include "model/plan/builder.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr double kMinTime = 0.012;  // seconds a case that runs alone is measured in each repetition
@@ -30,7 +30,7 @@ constexpr int kRepetitions = 3;
 constexpr int64_t kSumsInPlace = 16;  // collectives between refills: sums multiply values by the ranks
 int registered = 0;
 
-void set_counters(benchmark::State& state, const Work& w, int threads, int64_t ranks) {
+void set_counters(benchmark::State& state, const plan::Work& w, int threads, int64_t ranks) {
   state.counters["ops"] = 1;
   // Zero counters are omitted, because their coefficient of variation over repetitions is NaN, which JSON
   // cannot hold.
@@ -57,21 +57,21 @@ benchmark::internal::Benchmark* register_case(const std::string& name,
   return benchmark::RegisterBenchmark(name.c_str(), std::move(body));
 }
 
-void set_head(benchmark::State& state, const Op& op) {
-  if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return;
-  const auto& a = op.as<AttentionAttrs>();
+void set_head(benchmark::State& state, const plan::Op& op) {
+  if (op.kind != plan::OpKind::attention && op.kind != plan::OpKind::attention_backward) return;
+  const auto& a = op.as<plan::AttentionAttrs>();
   state.counters["head_size"] = static_cast<double>(a.d);
   if (a.causal) state.counters["causal"] = 1;
 }
 
 namespace {
 
-void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int repetition, int64_t ranks,
-                      bool own_shape) {
+void register_op_case(const std::shared_ptr<TimedStep>& step, const plan::Op& op, int repetition,
+                      int64_t ranks, bool own_shape) {
   register_case(step->name(op),
                 [step, &op, repetition, ranks, own_shape](benchmark::State& state) {
                   for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
-                  set_counters(state, work(op, step->plan), step->threads(), ranks);
+                  set_counters(state, plan::work(op, step->plan), step->threads(), ranks);
                   set_head(state, op);
                   if (own_shape) state.counters["own_shape"] = 1;
                 })
@@ -87,16 +87,16 @@ void register_op_cases(const std::vector<RunSpec>& specs, const std::vector<int>
     for (const int t : threads) steps.push_back(std::make_shared<TimedStep>(spec, t));
   for (int r = 0; r < TimedStep::kRepetitions; ++r)
     for (const auto& step : steps)
-      for (const Op* op : step->distinct()) register_op_case(step, *op, r, ranks, false);
+      for (const plan::Op* op : step->distinct()) register_op_case(step, *op, r, ranks, false);
 }
 
 bool register_shape_cases(const RunSpec& spec, int threads, std::set<std::string>& known) {
   const auto step = std::make_shared<TimedStep>(spec, threads);
-  std::vector<const Op*> fresh;
-  for (const Op* op : step->distinct())
+  std::vector<const plan::Op*> fresh;
+  for (const plan::Op* op : step->distinct())
     if (known.insert(step->name(*op)).second) fresh.push_back(op);
   for (int r = 0; r < TimedStep::kRepetitions; ++r)
-    for (const Op* op : fresh) register_op_case(step, *op, r, 1, true);
+    for (const plan::Op* op : fresh) register_op_case(step, *op, r, 1, true);
   return !fresh.empty();
 }
 
@@ -113,7 +113,7 @@ void register_peak_cases(int threads) {
       const cpu::Gemm g{n, n, n, false, true, t, t, t, false, false};
       cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
       for (auto _ : state) cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
-      Work w;
+      plan::Work w;
       w.flops = 2.0 * n * n * n;
       set_counters(state, w, threads, 1);
     });
@@ -123,7 +123,7 @@ void register_peak_cases(int threads) {
     constexpr int64_t n = int64_t{1} << 25;  // 2 x 128 MiB: larger than any cache
     std::vector<float> x(n, 1.0f), y(n, 1.0f);
     for (auto _ : state) cpu::add(n, x.data(), y.data());
-    Work w;
+    plan::Work w;
     w.bytes_read = 2.0 * n * sizeof(float);
     w.bytes_written = 1.0 * n * sizeof(float);
     set_counters(state, w, threads, 1);
@@ -132,28 +132,28 @@ void register_peak_cases(int threads) {
 
 // Plan of one collective over all ranks. Operands are placed as nets place them: parts are views of the
 // whole.
-Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
-  Builder b(mpi.rank(), mpi.size(), {});
+plan::Plan plan_of_collective(plan::OpKind kind, DType t, int64_t count, const comm::Mpi& mpi) {
+  plan::Builder b(mpi.rank(), mpi.size(), {});
   std::vector<int> ranks(mpi.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  TransferAttrs a;
+  plan::TransferAttrs a;
   a.group = b.group("dp", ranks);
-  const View whole = b.io("whole", t, count);
+  const plan::View whole = b.io("whole", t, count);
   const int64_t part = count / mpi.size();
-  const View own = whole.slice(mpi.rank() * part, part);
-  const int routine = b.begin("collective", Pass::backward);
-  const auto emit = [&](const View& in, const View& out) {
-    b.emit(kind, name_of(kind), a, {in}, {out}, Lane::dp);
+  const plan::View own = whole.slice(mpi.rank() * part, part);
+  const int routine = b.begin("collective", plan::Pass::backward);
+  const auto emit = [&](const plan::View& in, const plan::View& out) {
+    b.emit(kind, plan::name_of(kind), a, {in}, {out}, plan::Lane::dp);
   };
   switch (kind) {
-    case OpKind::all_gather:
+    case plan::OpKind::all_gather:
       emit(own, whole);
       break;
-    case OpKind::reduce_scatter:
+    case plan::OpKind::reduce_scatter:
       emit(whole, own);
       break;
-    case OpKind::all_to_all:
-    case OpKind::exchange:
+    case plan::OpKind::all_to_all:
+    case plan::OpKind::exchange:
       emit(whole, b.io("received", t, count));
       break;
     default:
@@ -161,40 +161,41 @@ Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
   }
   b.end();
   b.plan.train = {{routine, 0, 0}};
-  place(b.plan);
+  plan::place(b.plan);
   return std::move(b.plan);
 }
 
-void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) {
-  for (const OpKind kind :
-       {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all, OpKind::exchange})
+void register_collective_cases(const comm::Mpi& mpi, int threads, bool between_hosts) {
+  for (const plan::OpKind kind : {plan::OpKind::all_reduce, plan::OpKind::reduce_scatter,
+                                  plan::OpKind::all_gather, plan::OpKind::all_to_all, plan::OpKind::exchange})
     for (const DType t : {DType::f32, DType::bf16})
       for (const int64_t count : {int64_t{64}, int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 18,
                                   int64_t{1} << 20, int64_t{1} << 22}) {
-        const bool sums = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
-        if (between_hosts && (kind != OpKind::all_reduce || t != DType::f32)) continue;
+        const bool sums = kind == plan::OpKind::all_reduce || kind == plan::OpKind::reduce_scatter;
+        if (between_hosts && (kind != plan::OpKind::all_reduce || t != DType::f32)) continue;
         if (t == DType::bf16 && !sums) continue;  // copies of bf16 are covered by bytes
-        const std::string name = std::string(name_of(kind)) + "/" + name_of(t) + "/" +
+        const std::string name = std::string(plan::name_of(kind)) + "/" + name_of(t) + "/" +
                                  std::to_string(count * size_of(t)) + "B/ranks" + std::to_string(mpi.size());
         ++registered;
         benchmark::RegisterBenchmark(
             name.c_str(),
             [&mpi, threads, kind, t, count](benchmark::State& state) {
               omp_set_num_threads(threads);
-              const Plan plan = plan_of_collective(kind, t, count, mpi);
-              const Program program = link(plan, plan.train);
-              Arena arena(plan.memory.arena);
+              const plan::Plan plan = plan_of_collective(kind, t, count, mpi);
+              const plan::Program program = plan::link(plan, plan.train);
+              inference::Arena arena(plan.memory.arena);
               CpuBackend backend(plan, arena.data());
               const auto refill = [&] {
-                fill_inputs(plan.ops[0], plan, [&](const View& v) { return backend.at(v); });
+                fill_inputs(plan.ops[0], plan, [&](const plan::View& v) { return backend.at(v); });
                 mpi.barrier();
               };
-              Comm comm(plan.groups);
+              comm::Comm comm(plan.groups);
               // The computing thread moves the data: in a step the communication thread is already awake when
               // the first gradients are ready, so a hand-over would measure a cost that steps do not have.
-              Waiting waiting = waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
+              engine::Waiting waiting =
+                  engine::waiting_among(threads, mpi.size(), mpi.ranks_on_host(), engine::cores_of(mpi));
               waiting.comm_thread = false;
-              Executor run(plan, backend, &comm, waiting);
+              engine::Executor run(plan, backend, &comm, waiting);
               run(program, 0);
               refill();
               int64_t done = 0;
@@ -205,7 +206,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
                 refill();
                 state.ResumeTiming();
               }
-              set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
+              set_counters(state, plan::work(plan.ops[0], plan), threads, mpi.size());
             })
             ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
             ->Repetitions(3)
@@ -236,10 +237,10 @@ class Collector : public benchmark::JSONReporter {
 void add_context() {
   static bool once = false;
   if (std::exchange(once, true)) return;
-  const nlohmann::json p = provenance();
+  const nlohmann::json p = engine::provenance();
   benchmark::AddCustomContext("cpu", p["cpu"].get<std::string>());
   benchmark::AddCustomContext("isa", p["bf16_mode"].get<std::string>());
-  benchmark::AddCustomContext("cores", std::to_string(cores()));
+  benchmark::AddCustomContext("cores", std::to_string(engine::cores()));
   benchmark::AddCustomContext("memory_bytes",
                               std::to_string(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE)));
   if (benchmark::CPUInfo::Get().caches.empty()) {  // no sysfs: ask the C library
@@ -269,4 +270,4 @@ nlohmann::json run_registered(const std::string& title, bool show_progress) {
   return j;
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -17,7 +17,7 @@
 #include "model/comm/comm.h"
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 /// Every distinct op of the specs' steps, on each number of OpenMP threads, while `ranks` processes (started
 /// by the caller) do the same on this host. Repetitions go over all steps in turn, so that a disturbance of
@@ -33,20 +33,20 @@ void register_peak_cases(int threads);
 void register_read_cases(const std::filesystem::path& scratch, const RunSpec* own = nullptr);
 /// Checkpoints of two sizes as the engine writes them, in a temporary folder on the disk of `scratch`. Every
 /// rank registers and runs the same cases.
-void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& mpi);
+void register_checkpoint_cases(const std::filesystem::path& scratch, const comm::Mpi& mpi);
 /// Collectives of several sizes through the executor; every rank registers and runs the same cases. Between
 /// hosts only all-reduces of f32 are needed, for latency and bandwidth; within a host sums and copies are
 /// distinguished.
-void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts = false);
+void register_collective_cases(const comm::Mpi& mpi, int threads, bool between_hosts = false);
 
 /// Two small nets whose ranks synchronise between ops: a partitioned graph and a transformer with tp.
 std::vector<RunSpec> meeting_specimens(int64_t ranks);
 /// Waiting time between the ranks of this run's step; all ranks must form one tp or cp group. Returns false
 /// if they do not, if ranks share cores, or if the run is in `known` (which is extended).
-bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::string>& known);
+bool register_lockstep_case(const RunSpec& spec, const comm::Mpi& mpi, std::set<std::string>& known);
 
 /// Counters of an attention's head (calibrate.h); none for other ops.
-void set_head(benchmark::State& state, const Op& op);
+void set_head(benchmark::State& state, const plan::Op& op);
 
 /// Registers a case with the progress display.
 benchmark::internal::Benchmark* register_case(const std::string& name,
@@ -55,4 +55,4 @@ benchmark::internal::Benchmark* register_case(const std::string& name,
 /// Runs and clears the registered cases, with a progress bar on rank 0.
 nlohmann::json run_registered(const std::string& title, bool show_progress = true);
 
-}  // namespace isobar
+}  // namespace isobar::micro

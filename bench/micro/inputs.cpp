@@ -12,7 +12,7 @@
 #include "model/plan/ops/op_table.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr Values kActivation{}, kZero{.spread = 0};
@@ -28,23 +28,23 @@ constexpr Values kCounts{.below = 2, .whole = true};  // mask: 0 or 1
 constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's scalars
 
 // Scores of standard normal queries and keys are standard normal, so the mean of exp(score) is e^(1/2).
-Values log_sum(const Op& op) {
-  return {.mean = std::log(static_cast<float>(attention_in(op.attrs)->tk)) + 0.5f, .spread = 0};
+Values log_sum(const plan::Op& op) {
+  return {.mean = std::log(static_cast<float>(plan::attention_in(op.attrs)->tk)) + 0.5f, .spread = 0};
 }
 
 // Class labels in f32, as loaders deliver them
-Values class_of(const Op& op) {
-  return {.below = std::max<int64_t>(1, extent_of(op.attrs).cols), .whole = true};
+Values class_of(const plan::Op& op) {
+  return {.below = std::max<int64_t>(1, plan::extent_of(op.attrs).cols), .whole = true};
 }
 
 // Values that an operand's name in the op table stands for, in every kind that has it; none: its buffer says
-std::optional<Values> by_name(const Op& op, std::string_view name) {
-  if (name == "lse" && attention_in(op.attrs)) return log_sum(op);
+std::optional<Values> by_name(const plan::Op& op, std::string_view name) {
+  if (name == "lse" && plan::attention_in(op.attrs)) return log_sum(op);
   if (name == "labels") return class_of(op);
-  if (name == "sums") return op.kind == OpKind::cross_entropy ? kExponentials : kSum;
-  if (name == "v") return op.kind == OpKind::adam ? kSecondMoment : kActivation;
-  if (name == "mask") return op.kind == OpKind::dropout_backward ? kZero : kCounts;
-  if (name == "bias" && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
+  if (name == "sums") return op.kind == plan::OpKind::cross_entropy ? kExponentials : kSum;
+  if (name == "v") return op.kind == plan::OpKind::adam ? kSecondMoment : kActivation;
+  if (name == "mask") return op.kind == plan::OpKind::dropout_backward ? kZero : kCounts;
+  if (name == "bias" && (op.kind == plan::OpKind::attention || op.kind == plan::OpKind::attention_backward))
     return kWeight;
   if (name.starts_with('d') && name != "dropped") return kGradient;
   for (const auto& [names, values] : std::initializer_list<std::pair<std::string_view, Values>>{
@@ -63,16 +63,16 @@ std::optional<Values> by_name(const Op& op, std::string_view name) {
 }
 
 // Values by buffer kind, of operands whose name says nothing: of products, casts, copies, transfers
-Values by_buffer(const Buffer& b, const Plan& plan) {
+Values by_buffer(const plan::Buffer& b, const plan::Plan& plan) {
   switch (b.kind) {
-    case BufferKind::params:
-    case BufferKind::params16:
+    case plan::BufferKind::params:
+    case plan::BufferKind::params16:
       return kWeight;
-    case BufferKind::grads:
-    case BufferKind::adam:
+    case plan::BufferKind::grads:
+    case plan::BufferKind::adam:
       return kGradient;
-    case BufferKind::scratch: {
-      const bool backward = b.routine >= 0 && plan.routines[b.routine].pass == Pass::backward;
+    case plan::BufferKind::scratch: {
+      const bool backward = b.routine >= 0 && plan.routines[b.routine].pass == plan::Pass::backward;
       return backward ? kGradient : kActivation;
     }
     default:
@@ -82,24 +82,24 @@ Values by_buffer(const Buffer& b, const Plan& plan) {
 
 // Range of an integer index: rows of the table that is looked up, tokens and their copies that experts have,
 // else the op's columns (classes)
-int64_t index_range(const Op& op, std::string_view name) {
-  const auto* rows = std::get_if<ExpertRowsAttrs>(&op.attrs);
-  const auto* route = std::get_if<RouteAttrs>(&op.attrs);
+int64_t index_range(const plan::Op& op, std::string_view name) {
+  const auto* rows = std::get_if<plan::ExpertRowsAttrs>(&op.attrs);
+  const auto* route = std::get_if<plan::RouteAttrs>(&op.attrs);
   if (rows && name == "order") return rows->rows;
   if (name == "place") return rows ? rows->rows * rows->top : route->rows * route->top;
-  if (op.kind == OpKind::embedding)
-    return in<OpKind::embedding>(op, "table").count / extent_of(op.attrs).cols;
-  if (op.kind == OpKind::embedding_backward)
-    return std::max<int64_t>(1,
-                             out<OpKind::embedding_backward>(op, "dtable").count / extent_of(op.attrs).cols);
-  return std::max<int64_t>(1, extent_of(op.attrs).cols);
+  if (op.kind == plan::OpKind::embedding)
+    return plan::in<plan::OpKind::embedding>(op, "table").count / plan::extent_of(op.attrs).cols;
+  if (op.kind == plan::OpKind::embedding_backward)
+    return std::max<int64_t>(
+        1, plan::out<plan::OpKind::embedding_backward>(op, "dtable").count / plan::extent_of(op.attrs).cols);
+  return std::max<int64_t>(1, plan::extent_of(op.attrs).cols);
 }
 
 // Groups of rows are equally large.
-Values integers_of(const Op& op, std::string_view name) {
-  const auto* grouped = std::get_if<GroupedGemmAttrs>(&op.attrs);
+Values integers_of(const plan::Op& op, std::string_view name) {
+  const auto* grouped = std::get_if<plan::GroupedGemmAttrs>(&op.attrs);
   if (grouped && name == "offsets") return {.upto = grouped->trans_a ? grouped->k : grouped->m};
-  const auto* rows = std::get_if<RowsAttrs>(&op.attrs);
+  const auto* rows = std::get_if<plan::RowsAttrs>(&op.attrs);
   if (rows && name == "offsets") return {.upto = rows->rows};
   return {.below = index_range(op, name)};
 }
@@ -133,14 +133,14 @@ void fill_as(const Values& v, int64_t count, uint64_t stream, void* to, const Co
 
 }  // namespace
 
-std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
+std::vector<Operand> operands_of(const plan::Op& op, const plan::Plan& plan) {
   std::vector<Operand> operands;
-  const auto add = [&](const std::vector<View>& views, std::span<const Role> roles) {
+  const auto add = [&](const std::vector<plan::View>& views, std::span<const plan::Role> roles) {
     for (size_t i = 0; i < views.size(); ++i) {
-      const View& view = views[i];
+      const plan::View& view = views[i];
       if (!view || (op.workspace && &view == &op.writes.back())) continue;
-      const Buffer& b = plan.buffers[view.buffer];
-      if (b.kind == BufferKind::constants) continue;  // filled by Backend::load_constants
+      const plan::Buffer& b = plan.buffers[view.buffer];
+      if (b.kind == plan::BufferKind::constants) continue;  // filled by Backend::load_constants
       Values values =
           (i < roles.size() ? by_name(op, roles[i].name) : std::nullopt).value_or(by_buffer(b, plan));
       const bool scalars = std::isnan(values.mean);
@@ -150,8 +150,8 @@ std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
       operands.push_back({view, values, scalars});
     }
   };
-  add(op.writes, writes_of(op.kind));
-  add(op.reads, reads_of(op.kind));
+  add(op.writes, plan::writes_of(op.kind));
+  add(op.reads, plan::reads_of(op.kind));
   return operands;
 }
 
@@ -172,23 +172,24 @@ void fill(const Values& v, DType t, int64_t count, uint64_t stream, void* to) {
   }
 }
 
-void fill_inputs(const Op& op, const Plan& plan, const std::function<void*(const View&)>& at) {
-  constexpr std::array<float, kScalars> kStepScalars = [] {
-    std::array<float, kScalars> s{};
-    s[kLearningRate] = 1e-4f;
-    s[kStep] = 10;
-    s[kLossScale] = s[kUnscale] = s[kTraining] = 1;
+void fill_inputs(const plan::Op& op, const plan::Plan& plan,
+                 const std::function<void*(const plan::View&)>& at) {
+  constexpr std::array<float, plan::kScalars> kStepScalars = [] {
+    std::array<float, plan::kScalars> s{};
+    s[plan::kLearningRate] = 1e-4f;
+    s[plan::kStep] = 10;
+    s[plan::kLossScale] = s[plan::kUnscale] = s[plan::kTraining] = 1;
     return s;
   }();
   uint64_t stream = 0;
   for (const Operand& o : operands_of(op, plan)) {
     ++stream;
     if (o.scalars)
-      std::copy_n(kStepScalars.begin(), std::min<int64_t>(kScalars, o.view.count),
+      std::copy_n(kStepScalars.begin(), std::min<int64_t>(plan::kScalars, o.view.count),
                   static_cast<float*>(at(o.view)));
     else
       fill(o.values, plan.buffers[o.view.buffer].dtype, o.view.count, stream, at(o.view));
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -12,7 +12,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 /// mean + spread z, with z standard normal; `positive`: mean + spread |z|. Integers and `whole` numbers are
 /// uniform in [0, below), or the ends of equal parts of [0, upto].
@@ -25,19 +25,20 @@ struct Values {
 };
 
 struct Operand {
-  View view;
+  plan::View view;
   Values values;
   bool scalars = false;  // a step's scalars (plan.h) as the optimizer expects them
 };
 
 /// Operands of an op except workspace and constants. Writes come before reads, so that filling an in-place
 /// operand leaves the values to read.
-std::vector<Operand> operands_of(const Op& op, const Plan& plan);
+std::vector<Operand> operands_of(const plan::Op& op, const plan::Plan& plan);
 
 /// Fills `count` elements of type t; the values depend on `stream`.
 void fill(const Values& values, DType t, int64_t count, uint64_t stream, void* to);
 
 /// Fills an op's operands.
-void fill_inputs(const Op& op, const Plan& plan, const std::function<void*(const View&)>& at);
+void fill_inputs(const plan::Op& op, const plan::Plan& plan,
+                 const std::function<void*(const plan::View&)>& at);
 
-}  // namespace isobar
+}  // namespace isobar::micro

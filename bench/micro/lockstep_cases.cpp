@@ -18,7 +18,7 @@
 #include "model/plan/ops/work.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr int kUnmeasured = 3, kMeasured = 24;  // steps
@@ -26,18 +26,19 @@ constexpr int kUnmeasured = 3, kMeasured = 24;  // steps
 // One rank's step with inputs as a loader delivers them
 class MeetingRun {
  public:
-  MeetingRun(const RunSpec& spec, const Mpi& mpi)
+  MeetingRun(const RunSpec& spec, const comm::Mpi& mpi)
       : mpi_(mpi),
-        plan_(build_plan(spec, mpi.rank(), cpu_workspace(1))),
-        program_(link_step(spec, plan_)),
+        plan_(nets::build_plan(spec, mpi.rank(), cpu_workspace(1))),
+        program_(nets::link_step(spec, plan_)),
         arena_(plan_.memory.arena),
         backend_(plan_, arena_.data()),
         comm_(plan_.groups),
         run_(plan_, backend_, &comm_, waiting(mpi)) {
     omp_set_num_threads(1);
     backend_.load_constants();
-    for (const Op& op : plan_.ops)
-      if (!is_collective(op.kind)) fill_inputs(op, plan_, [&](const View& v) { return backend_.at(v); });
+    for (const plan::Op& op : plan_.ops)
+      if (!plan::is_collective(op.kind))
+        fill_inputs(op, plan_, [&](const plan::View& v) { return backend_.at(v); });
     backend_.on_fetch([](int32_t, const BatchPlaces&) {});
   }
 
@@ -47,22 +48,22 @@ class MeetingRun {
   Step step() {
     run_.reset_op_times();
     mpi_.barrier();
-    const int64_t t0 = now_ns();
+    const int64_t t0 = engine::now_ns();
     run_(program_, 0);
-    const double took = 1e-9 * static_cast<double>(now_ns() - t0);
+    const double took = 1e-9 * static_cast<double>(engine::now_ns() - t0);
     double own = 0;
     for (size_t i = 0; i < plan_.ops.size(); ++i)
-      if (plan_.ops[i].lane == Lane::compute) own += run_.op_times()[i].seconds;
+      if (plan_.ops[i].lane == plan::Lane::compute) own += run_.op_times()[i].seconds;
     const std::vector<double> all = mpi_.sum_of({took, own});
     const double computes = all[1] / mpi_.size();
     return {std::max(1e-9, all[0] / mpi_.size() - computes), computes};
   }
   /// Work of all transfers of a step
-  Work transfers() const {
-    Work sum;
-    for (const Instr& i : program_.instrs)
-      if (const Op& op = plan_.ops[static_cast<size_t>(i.op)]; is_collective(op.kind)) {
-        const Work w = work(op, plan_);
+  plan::Work transfers() const {
+    plan::Work sum;
+    for (const plan::Instr& i : program_.instrs)
+      if (const plan::Op& op = plan_.ops[static_cast<size_t>(i.op)]; plan::is_collective(op.kind)) {
+        const plan::Work w = plan::work(op, plan_);
         sum.messages += w.messages, sum.wire_bytes += w.wire_bytes;
       }
     return sum;
@@ -70,18 +71,18 @@ class MeetingRun {
 
  private:
   // As in the other collective cases, the computing thread moves the data
-  static Waiting waiting(const Mpi& mpi) {
-    Waiting w = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
+  static engine::Waiting waiting(const comm::Mpi& mpi) {
+    engine::Waiting w = engine::waiting_among(1, mpi.size(), mpi.ranks_on_host(), engine::cores_of(mpi));
     w.comm_thread = false;
     return w;
   }
-  const Mpi& mpi_;
-  const Plan plan_;
-  const Program program_;
-  Arena arena_;
+  const comm::Mpi& mpi_;
+  const plan::Plan plan_;
+  const plan::Program program_;
+  inference::Arena arena_;
   CpuBackend backend_;
-  Comm comm_;
-  Executor run_;
+  comm::Comm comm_;
+  engine::Executor run_;
 };
 
 }  // namespace
@@ -110,12 +111,13 @@ std::vector<RunSpec> meeting_specimens(int64_t ranks) {
   return out;
 }
 
-bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::string>& known) {
+bool register_lockstep_case(const RunSpec& spec, const comm::Mpi& mpi, std::set<std::string>& known) {
   const LayoutSpec& l = spec.layout;
   if (mpi.size() == 1 || l.world() != mpi.size() || l.tp * l.cp != l.world() || spec.run.threads > 1)
     return false;
-  if (mpi.ranks_on_host() > cores_of(mpi)) return false;  // oversubscribed ranks wait for cores instead
-  const std::string precision = case_precision(spec);
+  if (mpi.ranks_on_host() > engine::cores_of(mpi))
+    return false;  // oversubscribed ranks wait for cores instead
+  const std::string precision = perf::case_precision(spec);
   if (precision.empty()) return false;
   std::string name = "lockstep/" + precision + "/" + spec.net.kind();
   for (const auto& [what, n] : {std::pair{"dim", spec.net.width()},
@@ -136,7 +138,7 @@ bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::s
                     waits.push_back(s.waits), computes.push_back(s.computes);
                   }
                   for (auto _ : state) state.SetIterationTime(quantile(waits, 0.5));
-                  const Work w = run.transfers();
+                  const plan::Work w = run.transfers();
                   state.counters["ops"] = 1;
                   state.counters["compute_s"] = quantile(computes, 0.5);
                   state.counters["wire_bytes"] = w.wire_bytes;
@@ -149,4 +151,4 @@ bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::s
   return true;
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

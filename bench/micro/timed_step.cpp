@@ -11,7 +11,7 @@
 #include "model/nets/build.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -24,14 +24,14 @@ constexpr std::chrono::milliseconds kRepetitionTime{400};
 }  // namespace
 
 TimedStep::TimedStep(const RunSpec& spec, int threads)
-    : plan(build_plan(spec, 0, cpu_workspace(threads))),
+    : plan(nets::build_plan(spec, 0, cpu_workspace(threads))),
       dtype_(spec.policy.amp == Amp::bf16 ? "bf16" : "f32"),
       threads_(threads),
-      program_(link(plan, plan.train, /*serial=*/true)),
+      program_(plan::link(plan, plan.train, /*serial=*/true)),
       arena_(plan.memory.arena),
       backend_(plan, arena_.data()) {
   backend_.load_constants();
-  for (const Op& op : plan.ops) fill(op);
+  for (const plan::Op& op : plan.ops) fill(op);
 }
 
 double TimedStep::seconds(const std::string& name, int repetition) {
@@ -39,28 +39,30 @@ double TimedStep::seconds(const std::string& name, int repetition) {
   return medians_[static_cast<size_t>(repetition)].at(name);
 }
 
-std::vector<const Op*> TimedStep::distinct() const {
-  std::vector<const Op*> ops;
+std::vector<const plan::Op*> TimedStep::distinct() const {
+  std::vector<const plan::Op*> ops;
   std::set<std::string> seen;
-  for (const Instr& i : program_.instrs) {
-    const Op& op = plan.ops[i.op];
-    if (op.kind != OpKind::fetch && !is_collective(op.kind) && seen.insert(name(op)).second)
+  for (const plan::Instr& i : program_.instrs) {
+    const plan::Op& op = plan.ops[i.op];
+    if (op.kind != plan::OpKind::fetch && !plan::is_collective(op.kind) && seen.insert(name(op)).second)
       ops.push_back(&op);
   }
   return ops;
 }
 
-std::string TimedStep::name(const Op& op) const {
-  return case_name(op, dtype_, threads_);
+std::string TimedStep::name(const plan::Op& op) const {
+  return perf::case_name(op, dtype_, threads_);
 }
 
 void TimedStep::measure() {
   const auto warm = Clock::now() + kWarmTime;
-  for (int i = 0; i == 0 || (i < kWarmSteps && Clock::now() < warm); ++i) run([](const Op&, double) {});
+  for (int i = 0; i == 0 || (i < kWarmSteps && Clock::now() < warm); ++i) run([](const plan::Op&, double) {});
   std::vector<std::vector<double>> of_op(plan.ops.size());  // by index: no name look-ups between timed ops
   const auto end = Clock::now() + kRepetitionTime;
   for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
-    run([&](const Op& op, double s) { of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s); });
+    run([&](const plan::Op& op, double s) {
+      of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s);
+    });
   std::map<std::string, std::vector<double>> times;
   for (size_t i = 0; i < of_op.size(); ++i)
     if (!of_op[i].empty()) {
@@ -71,13 +73,13 @@ void TimedStep::measure() {
   for (const auto& [op, all] : times) medians[op] = quantile(all, 0.5);
 }
 
-void TimedStep::run(const std::function<void(const Op&, double)>& took) {
+void TimedStep::run(const std::function<void(const plan::Op&, double)>& took) {
   flush_denormals();
   omp_set_num_threads(threads_);
-  for (const Instr& i : program_.instrs) {
-    const Op& op = plan.ops[i.op];
-    if (is_collective(op.kind)) continue;  // there is one rank
-    if (op.kind == OpKind::fetch) {        // load a batch
+  for (const plan::Instr& i : program_.instrs) {
+    const plan::Op& op = plan.ops[i.op];
+    if (plan::is_collective(op.kind)) continue;  // there is one rank
+    if (op.kind == plan::OpKind::fetch) {        // load a batch
       fill(op);
       continue;
     }
@@ -87,8 +89,8 @@ void TimedStep::run(const std::function<void(const Op&, double)>& took) {
   }
 }
 
-void TimedStep::fill(const Op& op) {
-  fill_inputs(op, plan, [this](const View& v) { return backend_.at(v); });
+void TimedStep::fill(const plan::Op& op) {
+  fill_inputs(op, plan, [this](const plan::View& v) { return backend_.at(v); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

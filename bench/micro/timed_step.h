@@ -16,7 +16,7 @@
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 class TimedStep {
  public:
@@ -25,32 +25,32 @@ class TimedStep {
   TimedStep(const RunSpec& spec, int threads);
 
   /// One op of each name, in the step's order, without batch loading and transfers.
-  std::vector<const Op*> distinct() const;
+  std::vector<const plan::Op*> distinct() const;
   /// Median over the steps of a repetition and the ops of that name; the first request of a repetition
   /// measures all ops. Uses the calling thread and `threads` OpenMP threads.
   double seconds(const std::string& name, int repetition);
   /// KIND/DTYPE/SHAPE/threadsN, as calibrate.h parses it: ops of one name do the same work.
-  std::string name(const Op& op) const;
+  std::string name(const plan::Op& op) const;
 
   /// Runs one step; calls `took` with each timed op and its seconds.
-  void run(const std::function<void(const Op&, double)>& took);
+  void run(const std::function<void(const plan::Op&, double)>& took);
 
-  const std::byte* at(const View& v) const { return backend_.at(v); }
+  const std::byte* at(const plan::View& v) const { return backend_.at(v); }
 
   int threads() const { return threads_; }
 
-  const Plan plan;
+  const plan::Plan plan;
 
  private:
   void measure();
-  void fill(const Op& op);
+  void fill(const plan::Op& op);
 
   std::string dtype_;
   int threads_;
-  Program program_;
-  Arena arena_;
+  plan::Program program_;
+  inference::Arena arena_;
   CpuBackend backend_;
   std::vector<std::map<std::string, double>> medians_;  // by repetition, then by name
 };
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -10,13 +10,13 @@
 #include "model/base/system/program.h"
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::ranks {
 
 inline std::vector<std::string> mpiexec_command(int64_t ranks) {
   const std::string self = own_program().string();
   if (self.empty()) throw std::runtime_error("cannot find the path of this program");
-  std::vector<std::string> args = {mpiexec_of(Mpi::version()), "-n", std::to_string(ranks)};
-  if (mpi_family(Mpi::version()) == "Open MPI") {
+  std::vector<std::string> args = {cluster::mpiexec_of(comm::Mpi::version()), "-n", std::to_string(ranks)};
+  if (cluster::mpi_family(comm::Mpi::version()) == "Open MPI") {
     // Ranks manage their own threads; more ranks than cores must work on a laptop.
     args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
     if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
@@ -34,4 +34,4 @@ inline std::vector<char*> argv_of(std::vector<std::string>& args) {
   return argv;
 }
 
-}  // namespace isobar
+}  // namespace isobar::ranks

@@ -22,7 +22,7 @@
 #include "model/base/error.h"
 #include "model/engine/host/host.h"
 
-namespace isobar {
+namespace isobar::ranks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,7 +105,7 @@ class Forwarder {
     if (n != 1) return;
     file_ = Sink(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), path_.string(),
                  STDERR_FILENO);
-    file_.write(tag_ + utc_now() + "\n");
+    file_.write(tag_ + engine::utc_now() + "\n");
     for (const Held& h : std::exchange(held_, {})) file_.write(h.line);
   }
 
@@ -258,4 +258,4 @@ int end_rank_output(int code) {
   return code == 0 && failed ? 1 : code;
 }
 
-}  // namespace isobar
+}  // namespace isobar::ranks

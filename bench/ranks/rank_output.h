@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace isobar {
+namespace isobar::ranks {
 
 /// Tags and forwards all output of this process from now on; to be called once. `how` is "all": every rank
 /// prints its steps, every line is tagged. "files": every rank prints its steps into a file below the run's
@@ -25,4 +25,4 @@ void settle_rank_output();
 /// lines could not be written.
 int end_rank_output(int code);
 
-}  // namespace isobar
+}  // namespace isobar::ranks

@@ -23,7 +23,7 @@
 #include "model/engine/liveness/signals.h"
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::ranks {
 namespace {
 
 constexpr std::array kHeard = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
@@ -41,7 +41,7 @@ constexpr std::array kHeard = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
   if (::getppid() != parent) ::_exit(127);       // the parent died before prctl took effect
   const int in = ::open("/dev/null", O_RDONLY);  // a group in the background must not read the terminal
   if (in < 0 || ::dup2(in, 0) < 0) give_up();
-  ::setenv(StopSignals::kStartedByTrain, "1", 1);
+  ::setenv(engine::StopSignals::kStartedByTrain, "1", 1);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execv(argv[0], argv.data());
   give_up();
@@ -114,8 +114,9 @@ class Ranks {
       ::kill(pid_, s);
       return;
     }
-    for (const pid_t p : descendants(pid_))
-      if (environment_has(p, std::string(StopSignals::kStartedByTrain) + "=1") && is_this_program(p))
+    for (const pid_t p : sweep::descendants(pid_))
+      if (sweep::environment_has(p, std::string(engine::StopSignals::kStartedByTrain) + "=1") &&
+          is_this_program(p))
         ::kill(p, s);
     if (s == SIGKILL) ::kill(pid_, s);
   }
@@ -128,7 +129,7 @@ class Ranks {
   sigset_t heard_, before_;
   pid_t pid_ = -1;
   int asked_ = 0, count_ = 0;
-  const bool passes_on_ = mpi_family(Mpi::version()) == "Open MPI";
+  const bool passes_on_ = cluster::mpi_family(comm::Mpi::version()) == "Open MPI";
 };
 
 // Open MPI's mpiexec waits for ever where it can open no further pipe for a rank.
@@ -148,7 +149,7 @@ void require_open_files(int64_t ranks) {
 // As a shell would give it. Hydra gives a signal's own number where one ended a rank; no exit code of ours is
 // that large (bench/cli/train/train.cpp).
 int shell_code(int code) {
-  return code > 4 && code < 32 && mpi_family(Mpi::version()) != "Open MPI" ? 128 + code : code;
+  return code > 4 && code < 32 && cluster::mpi_family(comm::Mpi::version()) != "Open MPI" ? 128 + code : code;
 }
 
 }  // namespace
@@ -156,7 +157,7 @@ int shell_code(int code) {
 int run_ranks(int64_t count, std::vector<std::string> words, const std::filesystem::path& run_dir) {
   require_open_files(count);
   const auto result = run_dir / "result.jsonl";
-  const int64_t oom_before = oom_kills();
+  const int64_t oom_before = sweep::oom_kills();
   std::error_code none;
   const auto size_before = std::filesystem::file_size(result, none);
   Ranks ranks(std::move(words));
@@ -164,15 +165,17 @@ int run_ranks(int64_t count, std::vector<std::string> words, const std::filesyst
   if (code == 0) return 0;
   const bool wrote = !run_dir.empty() && std::filesystem::exists(result) &&
                      (none || std::filesystem::file_size(result) > size_before);
-  if (const ResultTail tail = wrote ? read_tail(result) : ResultTail{}; tail.started) {
-    ProcessOutcome outcome{.end = ProcessEnd::exited, .code = code};
-    outcome.oom_kills = static_cast<int32_t>(oom_kills() - oom_before);
-    if (ranks.asked() != 0) outcome.end = ProcessEnd::signalled, outcome.code = ranks.asked();
-    const Verdict v = classify(outcome, tail, "");
-    if (!tail.ended || v.run_class != RunClass::interrupted)
-      ResultLog(run_dir).end({.status = "failed", .failure = name_of(v.run_class), .message = v.message});
+  if (const records::ResultTail tail = wrote ? records::read_tail(result) : records::ResultTail{};
+      tail.started) {
+    sweep::ProcessOutcome outcome{.end = sweep::ProcessEnd::exited, .code = code};
+    outcome.oom_kills = static_cast<int32_t>(sweep::oom_kills() - oom_before);
+    if (ranks.asked() != 0) outcome.end = sweep::ProcessEnd::signalled, outcome.code = ranks.asked();
+    const sweep::Verdict v = sweep::classify(outcome, tail, "");
+    if (!tail.ended || v.run_class != records::RunClass::interrupted)
+      engine::ResultLog(run_dir).end(
+          {.status = "failed", .failure = records::name_of(v.run_class), .message = v.message});
   }
   return ranks.asked() != 0 ? 128 + ranks.asked() : code;
 }
 
-}  // namespace isobar
+}  // namespace isobar::ranks

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::ranks {
 
 /// Starts `words`, an mpiexec of `ranks` ranks. Returns the exit code: mpiexec's, or 128 + signal where one
 /// of SIGINT, SIGTERM and SIGHUP came meanwhile and the run did not end well. The first asks the ranks to
@@ -20,4 +20,4 @@ namespace isobar {
 /// few files.
 int run_ranks(int64_t ranks, std::vector<std::string> words, const std::filesystem::path& run_dir);
 
-}  // namespace isobar
+}  // namespace isobar::ranks

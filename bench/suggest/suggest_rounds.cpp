@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::suggest {
 namespace {
 
 constexpr int64_t kRound = 4;  // trials between two fits by default
@@ -28,13 +28,13 @@ double regret_bound(const std::string& until) {
 }
 
 RoundsOutcome suggest_rounds(SweepField& field, const RoundOptions& o, const RunPart& run,
-                             const std::function<void(const Outlook&)>& show) {
+                             const std::function<void(const perf::Outlook&)>& show) {
   const bool rounds = o.bound > 0;
   RoundsOutcome out;
   for (int64_t n = 0; !field.none_can_run(); ++n) {
     int64_t wanted = o.count > 0 ? o.count : kRound;
     if (o.max_trials > 0) wanted = std::min(wanted, o.max_trials - field.complete());
-    const Outlook outlook = field.look(std::max<int64_t>(0, wanted));
+    const perf::Outlook outlook = field.look(std::max<int64_t>(0, wanted));
     show(outlook);
     if (!rounds && (!o.run || n > 0)) break;
     // Predictions without measurements settle nothing, however certain.
@@ -44,10 +44,10 @@ RoundsOutcome suggest_rounds(SweepField& field, const RoundOptions& o, const Run
       if (rounds && !out.reached && field.complete() < field.trials()) out.complete = false;
       break;
     }
-    Matrix part;
-    for (const Trial* t : field.trials_of(outlook.next)) part.trials.push_back(*t);
-    const SweepOutcome outcome = run(part);
-    for (const Trial& t : part.trials) field.tried(t);
+    sweep::Matrix part;
+    for (const sweep::Trial* t : field.trials_of(outlook.next)) part.trials.push_back(*t);
+    const sweep::SweepOutcome outcome = run(part);
+    for (const sweep::Trial& t : part.trials) field.tried(t);
     if (!outcome.complete()) out.complete = false;
     if (outcome.interrupted || (o.stop && *o.stop)) break;
     field.refresh();
@@ -55,4 +55,4 @@ RoundsOutcome suggest_rounds(SweepField& field, const RoundOptions& o, const Run
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -10,7 +10,7 @@
 #include "bench/suggest/sweep_field.h"
 #include "bench/sweep/run/runner.h"
 
-namespace isobar {
+namespace isobar::suggest {
 
 struct RoundOptions {
   int64_t count = 0;       // trials of a round; 0: four
@@ -28,13 +28,13 @@ struct RoundsOutcome {
 };
 
 /// Runs these trials of the matrix; complete ones are not run again.
-using RunPart = std::function<SweepOutcome(const Matrix& part)>;
+using RunPart = std::function<sweep::SweepOutcome(const sweep::Matrix& part)>;
 
 /// `show`: called with each look ahead, before its trials run. `field` is refreshed.
 RoundsOutcome suggest_rounds(SweepField& field, const RoundOptions& options, const RunPart& run,
-                             const std::function<void(const Outlook&)>& show);
+                             const std::function<void(const perf::Outlook&)>& show);
 
 /// "regret<2%" -> 0.02; throws ConfigError for anything else.
 double regret_bound(const std::string& until);
 
-}  // namespace isobar
+}  // namespace isobar::suggest

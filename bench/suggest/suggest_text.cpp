@@ -4,7 +4,7 @@
 
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::suggest {
 namespace {
 
 using nlohmann::json;
@@ -32,14 +32,14 @@ struct Trials {
   const char *name, *key;
   std::vector<size_t> reached, kept;
 };
-std::vector<Trials> trials_of(const Rehearsal& r, double enough) {
+std::vector<Trials> trials_of(const perf::Rehearsal& r, double enough) {
   std::vector<Trials> out;
   for (const auto& [name, key, plays] :
        {std::tuple{"suggestions", "suggested", &r.suggested},
         std::tuple{"random order, same fit and choice", "random", &r.random},
         std::tuple{"random order, best measured, no fit", "random_no_fit", &r.blind}}) {
     Trials t{name, key, {}, {}};
-    for (const Play& p : *plays) {
+    for (const perf::Play& p : *plays) {
       t.reached.push_back(p.reached(enough));
       t.kept.push_back(p.kept(enough));
     }
@@ -49,9 +49,9 @@ std::vector<Trials> trials_of(const Rehearsal& r, double enough) {
 }
 
 // Means over the plays: trials after which `--until` would have ended, and the regret then.
-std::pair<double, double> stop_of(const Rehearsal& r, double enough) {
+std::pair<double, double> stop_of(const perf::Rehearsal& r, double enough) {
   double stopped = 0, left = 0;
-  for (const Play& p : r.suggested) {
+  for (const perf::Play& p : r.suggested) {
     const size_t at = p.stop(enough);
     stopped += static_cast<double>(p.trials[at]) / static_cast<double>(r.suggested.size());
     left += p.regret[at] / static_cast<double>(r.suggested.size());
@@ -61,14 +61,14 @@ std::pair<double, double> stop_of(const Rehearsal& r, double enough) {
 
 }  // namespace
 
-json json_of(const SweepField& f, const Outlook& o) {
-  const Belief& b = o.beliefs[o.choice];
+json json_of(const SweepField& f, const perf::Outlook& o) {
+  const perf::Belief& b = o.beliefs[o.choice];
   json choice = json_of(f, o.choice, b.seconds, b.lower, b.upper, b.chance);
   choice["measured"] = f.candidates()[o.choice].measured.size();
   json next = json::array();
-  const std::vector<const Trial*> trials = f.trials_of(o.next);
+  const std::vector<const sweep::Trial*> trials = f.trials_of(o.next);
   for (size_t i = 0; i < o.next.size(); ++i) {
-    const Suggestion& s = o.next[i];
+    const perf::Suggestion& s = o.next[i];
     json j = json_of(f, s.candidate, s.seconds, s.lower, s.upper, s.chance);
     j["id"] = trials[i]->id;
     j["repetition"] = trials[i]->repetition;
@@ -85,22 +85,22 @@ json json_of(const SweepField& f, const Outlook& o) {
           {"statistic", name_of(f.statistic())}};
 }
 
-std::string text_of(const SweepField& f, const Outlook& o) {
-  const Belief& b = o.beliefs[o.choice];
+std::string text_of(const SweepField& f, const perf::Outlook& o) {
+  const perf::Belief& b = o.beliefs[o.choice];
   std::string text = printed(
       "%lld of %lld trials measured (%s; %s). Best so far, by fit and measurements:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, the best with a probability of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()),
-      title_of(f.statistic()), words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds,
+      title_of(f.statistic()), perf::words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds,
       1e3 * b.lower, 1e3 * b.upper,
       f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,
       100 * o.regret);
   if (o.next.empty()) return text;
   text += printed("  %-16s  %10s  %23s  %6s  %8s  %8s  %s\n", "next trials", "ms a step", "80 % interval",
                   "best", "regret", "rank s", "");
-  const std::vector<const Trial*> trials = f.trials_of(o.next);
+  const std::vector<const sweep::Trial*> trials = f.trials_of(o.next);
   for (size_t i = 0; i < o.next.size(); ++i) {
-    const Suggestion& s = o.next[i];
+    const perf::Suggestion& s = o.next[i];
     text += printed("  %-16s  %10.3f  %10.3f - %10.3f  %4.0f %%  %+6.2f %%  %8.1f  %s\n",
                     trials[i]->id.c_str(), 1e3 * s.seconds, 1e3 * s.lower, 1e3 * s.upper, 100 * s.chance,
                     -100 * s.gain, s.cost_s, trials[i]->name.c_str());
@@ -108,7 +108,7 @@ std::string text_of(const SweepField& f, const Outlook& o) {
   return text;
 }
 
-json json_of(const Rehearsal& r, const RehearsalOptions& o) {
+json json_of(const perf::Rehearsal& r, const perf::RehearsalOptions& o) {
   json out = {
       {"regret", o.enough}, {"seeds", o.seeds}, {"held_for", o.hold}, {"statistic", name_of(o.statistic)}};
   for (const Trials& t : trials_of(r, o.enough))
@@ -121,7 +121,7 @@ json json_of(const Rehearsal& r, const RehearsalOptions& o) {
   return out;
 }
 
-std::string text_of(const Rehearsal& r, const RehearsalOptions& o) {
+std::string text_of(const perf::Rehearsal& r, const perf::RehearsalOptions& o) {
   std::string text = printed(
       "Trials until the choice was within %.1f %% of the best measured (%s), %lld seeds, first %zu random; "
       "kept: and\n"
@@ -142,4 +142,4 @@ std::string text_of(const Rehearsal& r, const RehearsalOptions& o) {
              100 * o.enough, stopped, 100 * left);
 }
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -6,14 +6,14 @@
 #include "bench/suggest/sweep_field.h"
 #include "perfmodel/referee/rehearse.h"
 
-namespace isobar {
+namespace isobar::suggest {
 
 /// The best so far, and a line for each suggested trial.
-std::string text_of(const SweepField& field, const Outlook& outlook);
-nlohmann::json json_of(const SweepField& field, const Outlook& outlook);
+std::string text_of(const SweepField& field, const perf::Outlook& outlook);
+nlohmann::json json_of(const SweepField& field, const perf::Outlook& outlook);
 
 /// Trials until the choice was good enough, by suggestions and by random order.
-std::string text_of(const Rehearsal& rehearsal, const RehearsalOptions& options);
-nlohmann::json json_of(const Rehearsal& rehearsal, const RehearsalOptions& options);
+std::string text_of(const perf::Rehearsal& rehearsal, const perf::RehearsalOptions& options);
+nlohmann::json json_of(const perf::Rehearsal& rehearsal, const perf::RehearsalOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -9,25 +9,25 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/machine_file.h"
 
-namespace isobar {
+namespace isobar::suggest {
 
-bool are_by_settings(const Matrix& matrix) {
+bool are_by_settings(const sweep::Matrix& matrix) {
   const auto by = std::count_if(matrix.trials.begin(), matrix.trials.end(),
-                                [](const Trial& t) { return t.spec.run.by_settings; });
+                                [](const sweep::Trial& t) { return t.spec.run.by_settings; });
   if (by != 0 && by != static_cast<int64_t>(matrix.trials.size()))
     throw ConfigError(matrix.trials[0].spec.file, "run.by_settings",
                       "is true in some trials and not in others", "predict all by their settings, or none");
   return by != 0;
 }
 
-SweepField::SweepField(const Matrix& matrix, FieldOptions options)
+SweepField::SweepField(const sweep::Matrix& matrix, FieldOptions options)
     : matrix_(matrix), options_(std::move(options)), by_settings_(are_by_settings(matrix)) {
-  if (!by_settings_) before_ = load_machine(options_.machine);
-  if (!by_settings_ && device_of(before_) == Device::accelerator)
+  if (!by_settings_) before_ = perf::load_machine(options_.machine);
+  if (!by_settings_ && perf::device_of(before_) == perf::Device::accelerator)
     throw ConfigError(options_.machine, "accelerator", "is not what suggestions are fitted for",
                       "name a machine file of hosts, as isobar calibrate writes it");
   std::map<std::string, size_t> known;
-  for (const Trial& t : matrix.trials) {
+  for (const sweep::Trial& t : matrix.trials) {
     const auto [at, fresh] = known.try_emplace(json_text(to_json(t.spec)), groups_.size());
     if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .view = {}}});
     groups_[at->second].trials.push_back(&t);
@@ -35,7 +35,7 @@ SweepField::SweepField(const Matrix& matrix, FieldOptions options)
   }
   if (by_settings_) return;
   for (Group& g : groups_) {
-    device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
+    perf::device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
     g.candidate.view = models_.view(g.candidate.spec, before_, {.ranks_on_host = options_.ranks_per_node});
   }
 }
@@ -46,36 +46,36 @@ void SweepField::refresh() {
     g.done.clear();
     g.failed = false;
   }
-  std::vector<RunRecord> records;
+  std::vector<records::RunRecord> records;
   problems_.clear();
   measured_ = failed_ = 0;
-  if (std::filesystem::exists(options_.results)) records = load_runs(options_.results, &problems_);
-  std::vector<const RunRecord*> usable;
-  for (const RunRecord& r : records)
-    if (is_usable(r, options_.statistic)) usable.push_back(&r);
-  between_ = run_to_run_of(usable, options_.statistic);
-  std::vector<MeasuredRun> runs;
-  for (const RunRecord& r : records) take(r, runs);
+  if (std::filesystem::exists(options_.results)) records = records::load_runs(options_.results, &problems_);
+  std::vector<const records::RunRecord*> usable;
+  for (const records::RunRecord& r : records)
+    if (perf::is_usable(r, options_.statistic)) usable.push_back(&r);
+  between_ = records::run_to_run_of(usable, options_.statistic);
+  std::vector<perf::MeasuredRun> runs;
+  for (const records::RunRecord& r : records) take(r, runs);
   refuse_seen(runs);
   if (by_settings_)
-    settings_ = SettingsFit(runs);
+    settings_ = perf::SettingsFit(runs);
   else
-    machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = options_.statistic});
+    machine_ = runs.empty() ? before_ : perf::fit(runs, before_, {.statistic = options_.statistic});
   list_candidates();
 }
 
-void SweepField::take(const RunRecord& r, std::vector<MeasuredRun>& runs) {
+void SweepField::take(const records::RunRecord& r, std::vector<perf::MeasuredRun>& runs) {
   const bool repeat = !r.repeats.empty();  // another measurement of a trial, not a new one
   const auto at = group_of_.find(repeat ? r.repeats : r.id);
   if (at == group_of_.end()) return;  // of another sweep file
   Group& g = groups_[at->second];
   if (r.complete && !repeat) g.done.insert(r.id);
-  const bool failed = r.complete && !repeat && r.run_class != RunClass::ok;
+  const bool failed = r.complete && !repeat && r.run_class != records::RunClass::ok;
   failed_ += failed ? 1 : 0;
   // A disturbed run has shown that it can run: a repetition may be undisturbed.
-  g.failed = g.failed || (failed && r.run_class != RunClass::noisy);
-  if (!is_usable(r, options_.statistic)) return;
-  g.candidate.measured.push_back(measured_run(r, options_.statistic, between_));
+  g.failed = g.failed || (failed && r.run_class != records::RunClass::noisy);
+  if (!perf::is_usable(r, options_.statistic)) return;
+  g.candidate.measured.push_back(perf::measured_run(r, options_.statistic, between_));
   runs.push_back(g.candidate.measured.back());
   measured_ += repeat ? 0 : 1;
 }
@@ -89,7 +89,7 @@ void SweepField::list_candidates() {
     complete_ += static_cast<int64_t>(g.done.size());
     if (g.candidate.measured.empty() && g.failed) continue;  // cannot run
     g.candidate.trials_left = 0;
-    for (const Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
+    for (const sweep::Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
     candidates_.push_back(g.candidate);
     shown_.push_back(i);
   }
@@ -101,35 +101,35 @@ std::string SweepField::why_nothing() const {
          std::to_string(trials() - static_cast<int64_t>(complete_)) + " could not be run";
 }
 
-Outlook SweepField::look(int64_t count) const {
-  const SuggestOptions options{.count = static_cast<size_t>(count), .seed = options_.seed};
-  return by_settings_ ? look_ahead(candidates_, settings_, options)
-                      : look_ahead(candidates_, machine_, options);
+perf::Outlook SweepField::look(int64_t count) const {
+  const perf::SuggestOptions options{.count = static_cast<size_t>(count), .seed = options_.seed};
+  return by_settings_ ? perf::look_ahead(candidates_, settings_, options)
+                      : perf::look_ahead(candidates_, machine_, options);
 }
 
-std::vector<const Trial*> SweepField::trials_of(const std::vector<Suggestion>& next) const {
-  std::vector<const Trial*> out;
-  for (const Suggestion& s : next) {
+std::vector<const sweep::Trial*> SweepField::trials_of(const std::vector<perf::Suggestion>& next) const {
+  std::vector<const sweep::Trial*> out;
+  for (const perf::Suggestion& s : next) {
     const Group& g = groups_[shown_[s.candidate]];
-    out.push_back(*std::find_if(g.trials.begin(), g.trials.end(), [&](const Trial* t) {
+    out.push_back(*std::find_if(g.trials.begin(), g.trials.end(), [&](const sweep::Trial* t) {
       return can_run(g, *t) && std::find(out.begin(), out.end(), t) == out.end();
     }));
   }
   return out;
 }
 
-bool SweepField::can_run(const Group& g, const Trial& t) const {
+bool SweepField::can_run(const Group& g, const sweep::Trial& t) const {
   return !g.done.contains(t.id) && !tried_.contains(t.id);
 }
 
-void SweepField::refuse_seen(const std::vector<MeasuredRun>& runs) const {
+void SweepField::refuse_seen(const std::vector<perf::MeasuredRun>& runs) const {
   if (!before_.fit) return;
   const std::vector<std::string>& seen = before_.fit->runs;
-  for (const MeasuredRun& r : runs)
+  for (const perf::MeasuredRun& r : runs)
     if (std::find(seen.begin(), seen.end(), r.id) != seen.end())
       throw ConfigError(options_.machine, "fit.runs",
                         "names run " + r.id + " of " + options_.results + ", which would count twice",
                         "name the machine file that the fit started from (isobar calibrate)");
 }
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -14,7 +14,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/measured_run.h"
 
-namespace isobar {
+namespace isobar::suggest {
 
 struct FieldOptions {
   std::string results, machine;
@@ -24,29 +24,31 @@ struct FieldOptions {
 };
 
 /// True if no trial has a net that a machine could price. Throws ConfigError where some have.
-bool are_by_settings(const Matrix& matrix);
+bool are_by_settings(const sweep::Matrix& matrix);
 
 class SweepField {
  public:
   /// Without a machine where no net is described (run.by_settings). Throws ConfigError for a machine of
   /// accelerators, and for devices that the machine file lacks. `matrix` must outlive it.
-  SweepField(const Matrix& matrix, FieldOptions options);
+  SweepField(const sweep::Matrix& matrix, FieldOptions options);
   /// Reads the results directory and fits. Throws ConfigError where the machine file was fitted to these
   /// runs.
   void refresh();
   bool none_can_run() const { return candidates_.empty(); }
   /// The error where no trial was measured and none is left.
   std::string why_nothing() const;
-  Outlook look(int64_t count) const;
+  perf::Outlook look(int64_t count) const;
   /// The trials of suggested specifications: the next repetitions that were not run.
-  std::vector<const Trial*> trials_of(const std::vector<Suggestion>& next) const;
+  std::vector<const sweep::Trial*> trials_of(const std::vector<perf::Suggestion>& next) const;
   /// A trial that could not be launched under this command is not suggested to it again.
-  void tried(const Trial& t) { tried_.insert(t.id); }
+  void tried(const sweep::Trial& t) { tried_.insert(t.id); }
 
   const std::string& name(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->name; }
-  const Assignments& axes(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->axes; }
-  const std::vector<Candidate>& candidates() const { return candidates_; }
-  const Machine& before() const { return before_; }
+  const sweep::Assignments& axes(size_t candidate) const {
+    return groups_[shown_[candidate]].trials[0]->axes;
+  }
+  const std::vector<perf::Candidate>& candidates() const { return candidates_; }
+  const perf::Machine& before() const { return before_; }
   bool by_settings() const { return by_settings_; }  // no net is described: no machine prices the trials
   Statistic statistic() const { return options_.statistic; }
   const std::vector<std::string>& problems() const { return problems_; }
@@ -57,30 +59,30 @@ class SweepField {
 
  private:
   struct Group {
-    Candidate candidate;
-    std::vector<const Trial*> trials = {};
+    perf::Candidate candidate;
+    std::vector<const sweep::Trial*> trials = {};
     std::set<std::string> done = {};  // ids with a final verdict
     bool failed = false;              // one of them is not ok
   };
-  bool can_run(const Group& g, const Trial& t) const;
-  void take(const RunRecord& run, std::vector<MeasuredRun>& runs);
-  void refuse_seen(const std::vector<MeasuredRun>& runs) const;
+  bool can_run(const Group& g, const sweep::Trial& t) const;
+  void take(const records::RunRecord& run, std::vector<perf::MeasuredRun>& runs);
+  void refuse_seen(const std::vector<perf::MeasuredRun>& runs) const;
   void list_candidates();
 
-  const Matrix& matrix_;
+  const sweep::Matrix& matrix_;
   FieldOptions options_;
   bool by_settings_ = false;
-  Machine before_, machine_;
-  SettingsFit settings_{std::vector<MeasuredRun>{}};
-  LayoutModels models_;
+  perf::Machine before_, machine_;
+  perf::SettingsFit settings_{std::vector<perf::MeasuredRun>{}};
+  perf::LayoutModels models_;
   std::vector<Group> groups_;
-  std::map<std::string, size_t> group_of_;  // by trial
-  std::vector<Candidate> candidates_;       // can run, or did
-  std::vector<size_t> shown_;               // their groups
+  std::map<std::string, size_t> group_of_;   // by trial
+  std::vector<perf::Candidate> candidates_;  // can run, or did
+  std::vector<size_t> shown_;                // their groups
   std::set<std::string> tried_;
   std::vector<std::string> problems_;
   RunToRun between_;
   int64_t measured_ = 0, failed_ = 0, complete_ = 0;  // trials
 };
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -13,30 +13,31 @@
 #include "perfmodel/ask/choose/engine_on.h"
 #include "perfmodel/ask/predict.h"
 
-namespace isobar {
+namespace isobar::suggest {
 namespace {
 
 // Up to this number of different trials, placed plans give the price, which takes a while each; beyond, the
 // closed form does.
 constexpr size_t kMostPlaced = 48;
 
-Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
-  PredictOptions options{.host = {.ranks_on_host = ranks_per_node},
-                         .workspace = cpu_workspace,
-                         .device_workspace = [&spec] { return gpu_workspace(spec); },
-                         .campaign = "",
-                         .closed_form = closed_form};
-  const MicroBatchChoice micro_batch = choose_micro_batch(spec, m, options);
+sweep::Forecast forecast_of(const RunSpec& spec, const perf::Machine& m, int64_t ranks_per_node,
+                            bool closed_form) {
+  perf::PredictOptions options{.host = {.ranks_on_host = ranks_per_node},
+                               .workspace = cpu_workspace,
+                               .device_workspace = [&spec] { return engine::gpu_workspace(spec); },
+                               .campaign = "",
+                               .closed_form = closed_form};
+  const nets::MicroBatchChoice micro_batch = perf::choose_micro_batch(spec, m, options);
   if (closed_form && !micro_batch.chosen) options.device_workspace = {};
-  const Prediction p = predict(micro_batch.spec, m, options);
-  Forecast f{.step_s = p.step_s,
-             .upper_s = p.upper,
-             .ceiling_s = p.ceiling_s,
-             .checkpoint_s = p.checkpoint.upper,
-             .memory_bytes = p.memory_total};
-  f.closed_form = p.device == Device::cores && closed_form;
+  const perf::Prediction p = perf::predict(micro_batch.spec, m, options);
+  sweep::Forecast f{.step_s = p.step_s,
+                    .upper_s = p.upper,
+                    .ceiling_s = p.ceiling_s,
+                    .checkpoint_s = p.checkpoint.upper,
+                    .memory_bytes = p.memory_total};
+  f.closed_form = p.device == perf::Device::cores && closed_form;
   if (micro_batch.chosen) f.micro_batch = micro_batch.spec.policy.micro_batch;
-  f.infeasible = shortfall(p);
+  f.infeasible = perf::shortfall(p);
   return f;
 }
 
@@ -50,11 +51,11 @@ std::string key_of(const RunSpec& spec) {
   return j.dump() + " " + std::to_string(spec.run.threads) + " " + name_of(spec.run.device);
 }
 
-Forecast forecast_of(const RunSpec& spec, const EngineOn& engine) {
-  const EngineLayout l = engine.own(spec);
-  Forecast f{.step_s = l.answer.step.value,
-             .upper_s = l.answer.step.upper,
-             .memory_bytes = std::llround(l.answer.memory.value)};
+sweep::Forecast forecast_of(const RunSpec& spec, const perf::EngineOn& engine) {
+  const perf::EngineLayout l = engine.own(spec);
+  sweep::Forecast f{.step_s = l.answer.step.value,
+                    .upper_s = l.answer.step.upper,
+                    .memory_bytes = std::llround(l.answer.memory.value)};
   if (spec.policy.micro_batch == 0) f.micro_batch = l.spec.policy.micro_batch;
   if (l.answer.memory.value > engine.memory()) {
     f.infeasible = printed("does not fit as %s runs it: a rank needs %.3g GB of %.3g", engine.name().c_str(),
@@ -63,14 +64,15 @@ Forecast forecast_of(const RunSpec& spec, const EngineOn& engine) {
   return f;
 }
 
-void refuse_if_empty(const Matrix& matrix, const SweepSpec& sweep, const Machine& machine) {
+void refuse_if_empty(const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
+                     const perf::Machine& machine) {
   if (!matrix.trials.empty()) return;
   throw ConfigError(
       sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
       matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
 }
 
-void extend(Forecast& f, const Trial& t, const Machine& machine) {
+void extend(sweep::Forecast& f, const sweep::Trial& t, const perf::Machine& machine) {
   f.trial_s = f.step_s * static_cast<double>(t.spec.train.steps);
   f.rank_hours = f.trial_s * static_cast<double>(t.ranks()) / 3600;
   if (!machine.accelerator) return;
@@ -80,19 +82,19 @@ void extend(Forecast& f, const Trial& t, const Machine& machine) {
 
 }  // namespace
 
-void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
-              bool progress) {
-  require_trainable(machine);             // the trials are to run there
-  std::map<std::string, Forecast> known;  // repetitions share a forecast
-  for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
+void forecast(sweep::Matrix& matrix, const sweep::SweepSpec& sweep, const perf::Machine& machine,
+              int64_t ranks_per_node, bool progress) {
+  perf::require_trainable(machine);              // the trials are to run there
+  std::map<std::string, sweep::Forecast> known;  // repetitions share a forecast
+  for (const sweep::Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
   const bool closed_form = known.size() > kMostPlaced;
   known.clear();
-  std::vector<Trial> run;
+  std::vector<sweep::Trial> run;
   constexpr size_t kQuick = 2000;  // takes seconds
   Progress bar("forecasts", static_cast<int64_t>(matrix.trials.size()),
                progress && matrix.trials.size() > kQuick);
   int64_t done = 0;
-  for (Trial& t : matrix.trials) {
+  for (sweep::Trial& t : matrix.trials) {
     bar.update(done++);
     if (t.spec.run.by_settings) {  // nothing to price
       run.push_back(std::move(t));
@@ -115,15 +117,15 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
   refuse_if_empty(matrix, sweep, machine);
 }
 
-void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine,
-              const EngineQuestion& question) {
-  std::vector<Trial> run;
-  std::unique_ptr<EngineOn> engine;  // each trial names its device
-  for (Trial& t : matrix.trials) {
+void forecast(sweep::Matrix& matrix, const sweep::SweepSpec& sweep, const perf::Machine& machine,
+              const perf::EngineQuestion& question) {
+  std::vector<sweep::Trial> run;
+  std::unique_ptr<perf::EngineOn> engine;  // each trial names its device
+  for (sweep::Trial& t : matrix.trials) {
     RunSpec spec = t.spec;
     spec.run.device = RunDevice::automatic;  // the machine file's accelerators, not this host's
-    if (!engine) engine = std::make_unique<EngineOn>(spec, machine, question);
-    Forecast f;
+    if (!engine) engine = std::make_unique<perf::EngineOn>(spec, machine, question);
+    sweep::Forecast f;
     try {
       f = forecast_of(spec, *engine);
     } catch (const ConfigError& e) {  // the engine lacks an axis or a policy
@@ -142,4 +144,4 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine,
   refuse_if_empty(matrix, sweep, machine);
 }
 
-}  // namespace isobar
+}  // namespace isobar::suggest

@@ -10,7 +10,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 namespace fs = std::filesystem;
 
@@ -104,4 +104,4 @@ std::optional<fs::path> checkpoint_of_command(const RunSpec& spec, const fs::pat
   return newest;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -15,7 +15,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// A text of a specification with words in braces: run.command, run.resume.
 struct WordedText {
@@ -46,4 +46,4 @@ int64_t free_port();
 std::optional<std::filesystem::path> checkpoint_of_command(const RunSpec& spec,
                                                            const std::filesystem::path& run_dir);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -9,7 +9,7 @@
 #include "model/base/error.h"
 #include "model/base/text/yaml.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 using nlohmann::json;
 
@@ -141,4 +141,4 @@ std::string sweep_file_text(json sweep, const std::string& path, const std::stri
   return to_yaml(sweep);
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -12,7 +12,7 @@
 
 #include "bench/sweep/sweep_keys.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// The equivalent sweep file as JSON, with paths relative to `path`. Throws ConfigError.
 nlohmann::json compose_sweep(const std::string& path, const std::vector<std::string>& words);
@@ -24,4 +24,4 @@ std::string full_key(const std::string& name);
 /// The names that full_key knows: gpus, tp, amp …
 std::vector<std::string> short_names();
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -8,7 +8,7 @@
 #include "model/base/names/did_you_mean.h"
 #include "model/base/text/yaml.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -89,4 +89,4 @@ void check_expression(const Condition& c, const RunSpec& example, const std::str
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

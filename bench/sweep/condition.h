@@ -12,7 +12,7 @@
 #include "bench/sweep/expression.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// A bound such as ">= 4".
 struct Bound {
@@ -37,4 +37,4 @@ nlohmann::json value_of(const nlohmann::json& spec, int64_t ranks, const std::st
 /// Throws ConfigError for keys that this run does not have, and for operands that cannot be compared.
 void check_expression(const Condition& c, const RunSpec& example, const std::string& file);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

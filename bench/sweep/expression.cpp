@@ -9,7 +9,7 @@
 #include "bench/sweep/compose.h"
 #include "bench/sweep/spec.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 constexpr const char* kExample = "write e.g. layout.tp > 2 and policy.amp == bf16";
@@ -251,4 +251,4 @@ void Expression::check(const Lookup& lookup) const {
   Evaluation(lookup, true).condition(*root_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -12,7 +12,7 @@
 #include <string>
 #include <variant>
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// An error in an expression, to be completed with its place by the caller.
 struct BadExpression {
@@ -36,4 +36,4 @@ class Expression {
   std::shared_ptr<const Node> root_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -14,7 +14,7 @@
 #include "model/base/system/files.h"
 #include "model/base/text/yaml.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -294,4 +294,4 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -26,7 +26,7 @@
 
 #include "bench/sweep/condition.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// Key of the world size (`gpus:` or `ranks:` in a sweep file); all other keys are RunSpec keys such as
 /// `policy.amp`.
@@ -87,4 +87,4 @@ void assign(nlohmann::json& j, const std::string& key, const nlohmann::json& val
 /// `words`: KEY=VALUES of the command line (compose.h).
 SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string>& words = {});
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -6,7 +6,7 @@
 #include "bench/sweep/spec.h"
 #include "model/base/spec/spec_schema.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 using nlohmann::json;
 
@@ -114,4 +114,4 @@ json sweep_schema() {
   return schema_file("A sweep of isobar", std::move(schema));
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct SweepKey {
   // text, whole, number, order; settings: a map of a run's keys; axes: of lists of them, or any; map: any
@@ -22,4 +22,4 @@ const std::vector<std::string>& sweep_keys();
 /// For `isobar config schema sweep`.
 nlohmann::json sweep_schema();
 
-}  // namespace isobar
+}  // namespace isobar::sweep

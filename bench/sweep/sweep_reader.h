@@ -15,7 +15,7 @@
 #include "model/base/spec/validate.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 class SweepReader {
  public:
@@ -189,11 +189,11 @@ class SweepReader {
     // Rejects unknown keys, wrong types and values that are invalid in every combination.
     const RunSpec alone = run_spec_from_json(one, file_ + ": " + shown);
     validate_values(alone);
-    if (key == "layout.order") order_tokens(alone.layout, alone.file);
+    if (key == "layout.order") plan::order_tokens(alone.layout, alone.file);
   }
 
   const json& j_;
   const std::string& file_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

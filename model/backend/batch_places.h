@@ -16,9 +16,9 @@ namespace isobar {
 class BatchPlaces {
  public:
   /// `at`: in the order of the plan's batch, which is that of a fetch's writes.
-  BatchPlaces(const Plan& plan, std::vector<std::byte*> at) : plan_(plan), at_(std::move(at)) {}
+  BatchPlaces(const plan::Plan& plan, std::vector<std::byte*> at) : plan_(plan), at_(std::move(at)) {}
 
-  const std::vector<BatchTensor>& tensors() const { return plan_.batch; }
+  const std::vector<plan::BatchTensor>& tensors() const { return plan_.batch; }
   /// Throws std::out_of_range for a tensor that the net does not read.
   std::byte* at(const std::string& name) const {
     for (size_t i = 0; i < plan_.batch.size(); ++i)
@@ -28,7 +28,7 @@ class BatchPlaces {
   float* floats(const std::string& name) const { return reinterpret_cast<float*>(at(name)); }
 
  private:
-  const Plan& plan_;
+  const plan::Plan& plan_;
   std::vector<std::byte*> at_;
 };
 

@@ -12,7 +12,7 @@
 namespace isobar {
 
 template <class F>
-void for_dropped_rows(const DropoutAttrs& a, int64_t micro, const F& f) {
+void for_dropped_rows(const plan::DropoutAttrs& a, int64_t micro, const F& f) {
   const int64_t step = micro * a.period;
   const int64_t held = a.tokens.size();
   if (held == a.sample) return f(int64_t{0}, step + a.row0, a.rows);

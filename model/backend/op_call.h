@@ -35,38 +35,38 @@ class Address {
 };
 
 /// `Launch`: what every op of a back end gets: op, slot, memory() and more.
-template <OpKind K, class Launch>
+template <plan::OpKind K, class Launch>
 class OpCall : public Launch {
  public:
-  explicit OpCall(const Launch& l) : Launch(l), a(this->op.template as<AttrsOf<K>>()) {}
-  const AttrsOf<K>& a;
+  explicit OpCall(const Launch& l) : Launch(l), a(this->op.template as<plan::AttrsOf<K>>()) {}
+  const plan::AttrsOf<K>& a;
 
-  const View& view_in(InOf<K> role) const { return read_at(this->op, role.place); }
-  const View& view_out(OutOf<K> role) const { return write_at(this->op, role.place); }
-  Address in(InOf<K> role) const { return at(view_in(role)); }
-  Address out(OutOf<K> role) const { return at(view_out(role)); }
-  DType type_in(InOf<K> role) const { return type(view_in(role)); }
-  DType type_out(OutOf<K> role) const { return type(view_out(role)); }
-  Address at(const View& v) const { return Address(v ? this->memory().at(v, this->slot) : nullptr); }
+  const plan::View& view_in(plan::InOf<K> role) const { return plan::read_at(this->op, role.place); }
+  const plan::View& view_out(plan::OutOf<K> role) const { return plan::write_at(this->op, role.place); }
+  Address in(plan::InOf<K> role) const { return at(view_in(role)); }
+  Address out(plan::OutOf<K> role) const { return at(view_out(role)); }
+  DType type_in(plan::InOf<K> role) const { return type(view_in(role)); }
+  DType type_out(plan::OutOf<K> role) const { return type(view_out(role)); }
+  Address at(const plan::View& v) const { return Address(v ? this->memory().at(v, this->slot) : nullptr); }
   /// `absent`: the type of an operand that there is not.
-  DType type(const View& v, DType absent = DType::f32) const {
+  DType type(const plan::View& v, DType absent = DType::f32) const {
     return v ? this->memory().plan().buffers[static_cast<size_t>(v.buffer)].dtype : absent;
   }
 };
 
 template <class Launch>
 struct KernelRow {
-  OpKind kind;
+  plan::OpKind kind;
   void (*run)(const Launch&);
 };
 
 namespace detail {
 template <class F>
 struct RowOf;
-template <OpKind K, class L>
+template <plan::OpKind K, class L>
 struct RowOf<void (*)(const OpCall<K, L>&)> {
   using Launch = L;
-  static constexpr OpKind kKind = K;
+  static constexpr plan::OpKind kKind = K;
 };
 }  // namespace detail
 
@@ -90,10 +90,10 @@ class OpFunctions {
         run = r.run;
       }
   }
-  auto operator[](OpKind k) const { return run_[static_cast<size_t>(k)]; }
+  auto operator[](plan::OpKind k) const { return run_[static_cast<size_t>(k)]; }
 
  private:
-  std::array<void (*)(const Launch&), kOpKinds> run_{};
+  std::array<void (*)(const Launch&), plan::kOpKinds> run_{};
 };
 
 }  // namespace isobar

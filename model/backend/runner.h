@@ -22,13 +22,13 @@ class Runner {
  public:
   virtual ~Runner() = default;
   /// Returns when every lane is done.
-  virtual void operator()(const Program& program, int32_t step) = 0;
+  virtual void operator()(const plan::Program& program, int32_t step) = 0;
   /// Announces many runs of the program, which must not move. `ahead`: runs fetch consecutive samples, so the
   /// next run's may be fetched during this one (Backend::on_fetch).
-  virtual void keep(const Program&, bool ahead = false) { (void)ahead; }
+  virtual void keep(const plan::Program&, bool ahead = false) { (void)ahead; }
 
   /// Records spans of later runs; null: stops.
-  virtual void record_to(SpanRecorder* recorder) = 0;
+  virtual void record_to(trace::SpanRecorder* recorder) = 0;
   /// True if op_times() includes the current runs.
   virtual bool times_ops() const = 0;
   virtual const std::vector<OpTime>& op_times() const = 0;  // by Plan::ops index

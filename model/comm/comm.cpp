@@ -23,7 +23,7 @@
 #include "model/plan/link.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 /// Completes a request that all ranks post, outside of the executor.
@@ -203,7 +203,7 @@ void add_f16(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) y[i] = to_f16(to_float(x[i]) + to_float(y[i]));
 }
 
-int as_int(const Op& op, int64_t count) {
+int as_int(const plan::Op& op, int64_t count) {
   if (count > std::numeric_limits<int>::max())
     throw std::runtime_error(op.path + ": more than 2^31 elements in one transfer; lower policy.bucket_mb");
   return static_cast<int>(count);
@@ -240,11 +240,11 @@ CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size) 
   return out;
 }
 
-int64_t experts_of(const Op& all_to_all, int size) {
-  return in<OpKind::all_to_all>(all_to_all, "offsets").count / size - 1;
+int64_t experts_of(const plan::Op& all_to_all, int size) {
+  return plan::in<plan::OpKind::all_to_all>(all_to_all, "offsets").count / size - 1;
 }
 
-std::vector<size_t> creation_order(const std::vector<Group>& groups) {
+std::vector<size_t> creation_order(const std::vector<plan::Group>& groups) {
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -253,7 +253,7 @@ std::vector<size_t> creation_order(const std::vector<Group>& groups) {
   return order;
 }
 
-Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
+Comm::Comm(const std::vector<plan::Group>& groups, MPI_Comm world)
     : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
   if (groups.empty()) return;
   const Yielding yielding;
@@ -291,35 +291,35 @@ MPI_Op Comm::sum_of(DType t) const {
   return t == DType::bf16 ? sum_bf16_ : t == DType::f16 ? sum_f16_ : MPI_SUM;
 }
 
-Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DType t) {
+Requests Comm::post(const plan::Op& op, const void* in, Extent counts, void* out, DType t) {
   const std::lock_guard lock(mutex_);
-  MPI_Comm comm = comms_.at(op.as<TransferAttrs>().group);
+  MPI_Comm comm = comms_.at(op.as<plan::TransferAttrs>().group);
   Requests requests;
   switch (op.kind) {
-    case OpKind::all_reduce:
+    case plan::OpKind::all_reduce:
       must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t),
-                          op.as<TransferAttrs>().largest ? MPI_MAX : sum_of(t), comm, requests.next()),
+                          op.as<plan::TransferAttrs>().largest ? MPI_MAX : sum_of(t), comm, requests.next()),
            "MPI_Iallreduce");
       break;
-    case OpKind::broadcast:
+    case plan::OpKind::broadcast:
       must(MPI_Ibcast(out, as_int(op, counts.out), mpi_type(t), 0, comm, requests.next()), "MPI_Ibcast");
       break;
-    case OpKind::all_gather:
+    case plan::OpKind::all_gather:
       all_gather(op, in, counts, out, t, requests);
       break;
-    case OpKind::reduce_scatter:
+    case plan::OpKind::reduce_scatter:
       reduce_scatter(op, in, counts, out, t, requests);
       break;
-    case OpKind::all_to_all:
+    case plan::OpKind::all_to_all:
       all_to_all(op, in, counts, out, t, requests);
       break;
-    case OpKind::exchange:
+    case plan::OpKind::exchange:
       exchange(op, in, counts, out, t, requests);
       break;
-    case OpKind::send:
+    case plan::OpKind::send:
       must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), 1, 0, comm, requests.next()), "MPI_Isend");
       break;
-    case OpKind::recv:
+    case plan::OpKind::recv:
       must(MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), 0, 0, comm, requests.next()), "MPI_Irecv");
       break;
     default:
@@ -328,9 +328,11 @@ Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DTyp
   return requests;
 }
 
-void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
-  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
-  const auto parts = parts_of(op, counts.out, size);
+void Comm::all_gather(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
+                      Requests& requests) {
+  const int rank = rank_[op.as<plan::TransferAttrs>().group],
+            size = size_[op.as<plan::TransferAttrs>().group];
+  const auto parts = plan::parts_of(op, counts.out, size);
   // Nonblocking calls may read these until they complete, so the request owns them.
   requests.counts.resize(size);
   requests.displacements.resize(size);
@@ -342,24 +344,26 @@ void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DT
   std::byte* own = static_cast<std::byte*>(out) + begin_of(parts, rank) * size_of(t);
   if (in != own && parts[rank] > 0) std::memcpy(own, in, parts[rank] * size_of(t));
   must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(t), out, requests.counts.data(),
-                       requests.displacements.data(), mpi_type(t), comms_[op.as<TransferAttrs>().group],
+                       requests.displacements.data(), mpi_type(t), comms_[op.as<plan::TransferAttrs>().group],
                        requests.next()),
        "MPI_Iallgatherv");
 }
 
 // One reduction per part, to the rank that owns it. MPI's in-place reduce_scatter moves the result to the
 // front of the buffer, and Open MPI's nonblocking one (libnbc) sums everything at rank 0.
-void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t,
+void Comm::reduce_scatter(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
                           Requests& requests) {
-  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
-  const auto parts = parts_of(op, counts.in, size);
+  const int rank = rank_[op.as<plan::TransferAttrs>().group],
+            size = size_[op.as<plan::TransferAttrs>().group];
+  const auto parts = plan::parts_of(op, counts.in, size);
   int64_t begin = 0;
   for (int owner = 0; owner < size; begin += parts[owner++]) {
     if (parts[owner] == 0) continue;
     const void* part = at(in, begin, t);
     const bool in_place = owner == rank && part == out;
     must(MPI_Ireduce(in_place ? MPI_IN_PLACE : part, owner == rank ? out : nullptr, as_int(op, parts[owner]),
-                     mpi_type(t), sum_of(t), owner, comms_[op.as<TransferAttrs>().group], requests.next()),
+                     mpi_type(t), sum_of(t), owner, comms_[op.as<plan::TransferAttrs>().group],
+                     requests.next()),
          "MPI_Ireduce");
   }
 }
@@ -367,8 +371,8 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
 namespace {
 
 // A datatype that gathers or scatters these runs of rows: of one expert all ranks' copies are neighbours.
-MPI_Datatype type_of(const Op& op, const std::vector<CopyRun>& runs, DType t) {
-  const int64_t width = op.as<TransferAttrs>().width;
+MPI_Datatype type_of(const plan::Op& op, const std::vector<CopyRun>& runs, DType t) {
+  const int64_t width = op.as<plan::TransferAttrs>().width;
   std::vector<int> counts;
   std::vector<MPI_Aint> begins;
   for (const CopyRun& r : runs) {
@@ -385,9 +389,9 @@ MPI_Datatype type_of(const Op& op, const std::vector<CopyRun>& runs, DType t) {
 
 }  // namespace
 
-void Comm::copies_to_all(const Op& op, const void* in, Extent counts, void* out, DType t,
+void Comm::copies_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
                          Requests& requests) {
-  const auto& a = op.as<TransferAttrs>();
+  const auto& a = op.as<plan::TransferAttrs>();
   const int rank = rank_[a.group], size = size_[a.group];
   const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
   for (const auto* side : {a.back ? &runs.experts : &runs.tokens, a.back ? &runs.tokens : &runs.experts})
@@ -404,11 +408,12 @@ void Comm::copies_to_all(const Op& op, const void* in, Extent counts, void* out,
        "MPI_Ialltoallw");
 }
 
-void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+void Comm::all_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
+                      Requests& requests) {
   if (counts.offsets != nullptr) return copies_to_all(op, in, counts, out, t, requests);
-  const int size = size_[op.as<TransferAttrs>().group];
+  const int size = size_[op.as<plan::TransferAttrs>().group];
   // sent parts, then received ones; the request owns them
-  for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
+  for (const auto& parts : {plan::send_parts(op, counts.in, size), plan::receive_parts(op, counts.out, size)})
     for (int r = 0; r < size; ++r) {
       requests.counts.push_back(as_int(op, parts[r]));
       requests.displacements.push_back(as_int(op, begin_of(parts, r)));
@@ -420,15 +425,17 @@ void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DT
   if (counts.out == 0) out = &nothing[1];
   must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
                       requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
-                      comms_[op.as<TransferAttrs>().group], requests.next()),
+                      comms_[op.as<plan::TransferAttrs>().group], requests.next()),
        "MPI_Ialltoallv");
 }
 
 // One step round the ring of the group's ranks. Between two ranks both messages have the same peer: MPI keeps
 // their order.
-void Comm::exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
-  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
-  MPI_Comm comm = comms_[op.as<TransferAttrs>().group];
+void Comm::exchange(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
+                    Requests& requests) {
+  const int rank = rank_[op.as<plan::TransferAttrs>().group],
+            size = size_[op.as<plan::TransferAttrs>().group];
+  MPI_Comm comm = comms_[op.as<plan::TransferAttrs>().group];
   must(
       MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), (rank + size - 1) % size, 0, comm, requests.next()),
       "MPI_Irecv");
@@ -447,4 +454,4 @@ bool Comm::test(Requests& requests) {
   return done != 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -16,7 +16,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::comm {
 
 /// Ranks of a host, rank `mine` included, that may run on one of its cores; `ranks`: cores of each.
 int sharing_cores(const std::vector<cpu_set_t>& ranks, size_t mine);
@@ -80,17 +80,17 @@ struct CopyRuns {
 /// `offsets` [size, experts + 1]: see op_kind.h. Throws std::runtime_error if a rank's are not ascending.
 CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size);
 /// The experts of all ranks, by the view of offsets.
-int64_t experts_of(const Op& all_to_all, int size);
+int64_t experts_of(const plan::Op& all_to_all, int size);
 
 /// The order in which a rank creates its groups' communicators. All ranks use one order, so the first group
 /// still to be created finds its members waiting for nothing else.
-std::vector<size_t> creation_order(const std::vector<Group>& groups);
+std::vector<size_t> creation_order(const std::vector<plan::Group>& groups);
 
 class Comm {
  public:
   /// Collective over the members of each group; `world` holds the run's ranks, by which groups count. Every
   /// group gets its own communicator, so that lanes over the same ranks cannot receive each other's messages.
-  explicit Comm(const std::vector<Group>& groups, MPI_Comm world = MPI_COMM_WORLD);
+  explicit Comm(const std::vector<plan::Group>& groups, MPI_Comm world = MPI_COMM_WORLD);
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -98,15 +98,17 @@ class Comm {
   /// Starts the op on `in` and `out` (null if absent), which must live until it completes. all_reduce and
   /// broadcast work in `out`, which `in` must equal; all_gather and reduce_scatter work in place if the part
   /// is at this rank's position in the whole. Sums of 16-bit floats are rounded at every hop.
-  Requests post(const Op& op, const void* in, Extent counts, void* out, DType t);
+  Requests post(const plan::Op& op, const void* in, Extent counts, void* out, DType t);
   bool test(Requests& requests);
 
  private:
-  void all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void copies_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void all_gather(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void all_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void copies_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
+                     Requests& requests);
+  void exchange(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void reduce_scatter(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
+                      Requests& requests);
   MPI_Op sum_of(DType t) const;
 
   std::vector<MPI_Comm> comms_;  // by index into Plan::groups
@@ -115,4 +117,4 @@ class Comm {
   std::mutex mutex_;  // a serial run posts from two threads; keeps a group's calls in order
 };
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -3,7 +3,7 @@
 #include "model/comm/must.h"
 #include "model/comm/yielding.h"
 
-namespace isobar {
+namespace isobar::comm {
 Heartbeat::Heartbeat(const Mpi* mpi) {
   const Yielding yielding;
   if (mpi && mpi->size() > 1) must(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
@@ -28,4 +28,4 @@ bool Heartbeat::test() {
   return done != 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -13,7 +13,7 @@
 
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::comm {
 
 class Heartbeat {
  public:
@@ -35,4 +35,4 @@ class Heartbeat {
   Values mine_{}, all_{};
 };
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 struct Variable {
@@ -115,4 +115,4 @@ void check_launch(const Launch& launch, int64_t mpi_size, const std::string& mpi
   refuse(largest(launch), "sees " + std::to_string(mpi_size), mpi);
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::comm {
 
 using Environment = std::function<const char*(const char*)>;  // nullptr: not set; for example ::getenv
 
@@ -43,4 +43,4 @@ void check_joined(const Launch& launch, const std::string& mpi);
 /// The same if the size of MPI's world is none that a launcher claims.
 void check_launch(const Launch& launch, int64_t mpi_size, const std::string& mpi);
 
-}  // namespace isobar
+}  // namespace isobar::comm

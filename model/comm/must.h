@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace isobar {
+namespace isobar::comm {
 
 /// Throws std::runtime_error unless `code` is MPI_SUCCESS; std::bad_alloc if memory ran out.
 inline void must(int code, const char* what) {
@@ -20,4 +20,4 @@ inline void must(int code, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + std::string(text, n));
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -18,7 +18,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::comm {
 
 /// How long to poll before sleeping, and how long to sleep. A time, not a count, since polls differ in cost
 /// by orders of magnitude.
@@ -63,4 +63,4 @@ class Pause {
   bool asleep_ = false;
 };
 
-}  // namespace isobar
+}  // namespace isobar::comm

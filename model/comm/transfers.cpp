@@ -5,7 +5,7 @@
 
 #include "model/plan/link.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 using Kind = TransferCall::Kind;
@@ -14,8 +14,8 @@ bool equal(const std::vector<int64_t>& parts) {
   return std::all_of(parts.begin(), parts.end(), [&](int64_t p) { return p == parts[0]; });
 }
 
-std::vector<TransferCall> all_gather(const Op& op, int size, Extent counts) {
-  const auto parts = parts_of(op, counts.out, size);
+std::vector<TransferCall> all_gather(const plan::Op& op, int size, Extent counts) {
+  const auto parts = plan::parts_of(op, counts.out, size);
   if (equal(parts)) return {{.kind = Kind::all_gather, .count = parts[0]}};
   std::vector<TransferCall> calls;  // each owner broadcasts its part; other ranks' input is unused
   int64_t begin = 0;
@@ -24,8 +24,8 @@ std::vector<TransferCall> all_gather(const Op& op, int size, Extent counts) {
   return calls;
 }
 
-std::vector<TransferCall> reduce_scatter(const Op& op, int size, Extent counts) {
-  const auto parts = parts_of(op, counts.in, size);
+std::vector<TransferCall> reduce_scatter(const plan::Op& op, int size, Extent counts) {
+  const auto parts = plan::parts_of(op, counts.in, size);
   if (equal(parts)) return {{.kind = Kind::reduce_scatter, .count = parts[0]}};
   std::vector<TransferCall> calls;  // each part is reduced to its owner; other ranks' output is not written
   int64_t begin = 0;
@@ -35,8 +35,8 @@ std::vector<TransferCall> reduce_scatter(const Op& op, int size, Extent counts) 
 }
 
 // A message for each run, in the order of the receiving rank's experts
-std::vector<TransferCall> copies_to_all(const Op& op, int rank, int size, Extent counts) {
-  const auto& a = op.as<TransferAttrs>();
+std::vector<TransferCall> copies_to_all(const plan::Op& op, int rank, int size, Extent counts) {
+  const auto& a = op.as<plan::TransferAttrs>();
   const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
   std::vector<TransferCall> calls;
   for (int r = 0; r < size; ++r)
@@ -53,8 +53,9 @@ std::vector<TransferCall> copies_to_all(const Op& op, int rank, int size, Extent
   return calls;
 }
 
-std::vector<TransferCall> all_to_all(const Op& op, int size, Extent counts) {
-  const auto sent = send_parts(op, counts.in, size), received = receive_parts(op, counts.out, size);
+std::vector<TransferCall> all_to_all(const plan::Op& op, int size, Extent counts) {
+  const auto sent = plan::send_parts(op, counts.in, size),
+             received = plan::receive_parts(op, counts.out, size);
   std::vector<TransferCall> calls;
   int64_t in = 0, out = 0;
   for (int r = 0; r < size; in += sent[r], out += received[r], ++r) {
@@ -64,27 +65,27 @@ std::vector<TransferCall> all_to_all(const Op& op, int size, Extent counts) {
   return calls;
 }
 
-std::vector<TransferCall> calls_of(const Op& op, int rank, int size, Extent counts) {
+std::vector<TransferCall> calls_of(const plan::Op& op, int rank, int size, Extent counts) {
   switch (op.kind) {
-    case OpKind::all_reduce:
+    case plan::OpKind::all_reduce:
       return {{.kind = Kind::all_reduce,
                .count = counts.out,
                .in_place = true,
-               .largest = op.as<TransferAttrs>().largest}};
-    case OpKind::broadcast:
+               .largest = op.as<plan::TransferAttrs>().largest}};
+    case plan::OpKind::broadcast:
       return {{.kind = Kind::broadcast, .count = counts.out, .peer = 0, .in_place = true}};
-    case OpKind::all_gather:
+    case plan::OpKind::all_gather:
       return all_gather(op, size, counts);
-    case OpKind::reduce_scatter:
+    case plan::OpKind::reduce_scatter:
       return reduce_scatter(op, size, counts);
-    case OpKind::all_to_all:
+    case plan::OpKind::all_to_all:
       return counts.offsets != nullptr ? copies_to_all(op, rank, size, counts) : all_to_all(op, size, counts);
-    case OpKind::exchange:
+    case plan::OpKind::exchange:
       return {{.kind = Kind::send, .count = counts.in, .peer = (rank + 1) % size},
               {.kind = Kind::recv, .count = counts.out, .peer = (rank + size - 1) % size}};
-    case OpKind::send:
+    case plan::OpKind::send:
       return {{.kind = Kind::send, .count = counts.in, .peer = 1}};
-    case OpKind::recv:
+    case plan::OpKind::recv:
       return {{.kind = Kind::recv, .count = counts.out, .peer = 0}};
     default:
       throw std::logic_error(op.path + " does not run over the network");
@@ -93,10 +94,10 @@ std::vector<TransferCall> calls_of(const Op& op, int rank, int size, Extent coun
 
 }  // namespace
 
-std::vector<TransferCall> transfer_calls(const Op& op, int rank, int size, Extent counts) {
+std::vector<TransferCall> transfer_calls(const plan::Op& op, int rank, int size, Extent counts) {
   std::vector<TransferCall> calls = calls_of(op, rank, size, counts);
   std::erase_if(calls, [](const TransferCall& c) { return c.count == 0; });
   return calls;
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

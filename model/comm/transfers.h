@@ -8,7 +8,7 @@
 
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::comm {
 
 struct TransferCall {
   enum class Kind : uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, reduce, send, recv };
@@ -22,6 +22,6 @@ struct TransferCall {
 };
 
 /// The calls of `rank` in a group of `size`; none if there is nothing to move.
-std::vector<TransferCall> transfer_calls(const Op& op, int rank, int size, Extent counts);
+std::vector<TransferCall> transfer_calls(const plan::Op& op, int rank, int size, Extent counts);
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-namespace isobar {
+namespace isobar::comm {
 
 class Yielding {
  public:
@@ -40,4 +40,4 @@ class Yielding {
   bool before_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -20,7 +20,7 @@
 #include "model/data/tables/table_dataset.h"
 #include "model/data/tables/token_dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -480,4 +480,4 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
                                        std::move(channels), want, data.dt, limit, wrap);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -22,7 +22,7 @@
 #include "model/data/choice/left_out.h"
 #include "model/data/fields/field_choice.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct FieldShape {
   int64_t channels, height, width;
@@ -136,4 +136,4 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
                                       SampleShape want, const Statistics* known = nullptr);
 
-}  // namespace isobar
+}  // namespace isobar::data

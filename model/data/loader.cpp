@@ -16,7 +16,7 @@
 #include "model/base/error.h"
 #include "model/base/system/denormals.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -251,4 +251,4 @@ int64_t Loader::bytes(const LoaderOptions& o, std::span<const SampleTensor> tens
   return slots_for(o) * slot;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

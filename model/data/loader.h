@@ -20,7 +20,7 @@
 #include "model/data/choice/sample_order.h"
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct LoaderOptions {
   int64_t batch;     // samples per call of next(): the micro-batch of this rank
@@ -61,4 +61,4 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -1,13 +1,14 @@
 #include "model/engine/channels_of_data.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-std::vector<NetChannel> with_statistics(const std::vector<std::string>& names,
-                                        const std::vector<std::string>& units, const Statistics& s) {
-  std::vector<NetChannel> channels;
+std::vector<inference::NetChannel> with_statistics(const std::vector<std::string>& names,
+                                                   const std::vector<std::string>& units,
+                                                   const data::Statistics& s) {
+  std::vector<inference::NetChannel> channels;
   for (size_t c = 0; c < names.size(); ++c) {
-    NetChannel channel{.name = names[c], .units = c < units.size() ? units[c] : ""};
+    inference::NetChannel channel{.name = names[c], .units = c < units.size() ? units[c] : ""};
     if (!s.mean.empty()) channel.mean = s.mean[c], channel.std = s.std[c];
     channels.push_back(std::move(channel));
   }
@@ -16,13 +17,13 @@ std::vector<NetChannel> with_statistics(const std::vector<std::string>& names,
 
 }  // namespace
 
-NetChannels channels_of_data(const Dataset& set) {
-  const ChannelNames names = set.channels();
-  const Coordinates at = set.coordinates();
-  NetChannels channels{with_statistics(names.inputs, at.input_units, set.input_statistics()),
-                       with_statistics(names.targets, at.units, set.target_statistics())};
+inference::NetChannels channels_of_data(const data::Dataset& set) {
+  const data::ChannelNames names = set.channels();
+  const data::Coordinates at = set.coordinates();
+  inference::NetChannels channels{with_statistics(names.inputs, at.input_units, set.input_statistics()),
+                                  with_statistics(names.targets, at.units, set.target_statistics())};
   if (set.shape().classes > 0) channels.targets.at(0).classes = set.class_names();
   return channels;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,8 +5,8 @@
 #include "model/data/dataset.h"
 #include "model/inference/weights/net_channels.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-NetChannels channels_of_data(const Dataset& set);
+inference::NetChannels channels_of_data(const data::Dataset& set);
 
-}  // namespace isobar
+}  // namespace isobar::engine

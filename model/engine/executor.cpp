@@ -8,7 +8,7 @@
 #include "model/base/system/denormals.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 struct Stopped : std::exception {};  // the other lane failed and reports the error
@@ -27,9 +27,9 @@ class OwnWork {
   std::atomic<int>& count_;
 };
 
-bool has_other_lanes(const Program& program) {
+bool has_other_lanes(const plan::Program& program) {
   return std::any_of(program.instrs.begin(), program.instrs.end(),
-                     [](const Instr& i) { return i.lane != Lane::compute; });
+                     [](const plan::Instr& i) { return i.lane != plan::Lane::compute; });
 }
 
 }  // namespace
@@ -43,16 +43,16 @@ int64_t now_ns() {
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores) {
   const int64_t per_core = (threads * ranks_on_host + cores - 1) / cores;
   return {.comm_thread = core_for_communication(threads, ranks_on_host, cores),
-          .patience = per_core > 1             ? on_shared_cores(per_core)
-                      : ranks == ranks_on_host ? kOwnCores
-                                               : Patience{}};
+          .patience = per_core > 1             ? comm::on_shared_cores(per_core)
+                      : ranks == ranks_on_host ? comm::kOwnCores
+                                               : comm::Patience{}};
 }
 
-Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, Waiting waiting)
+Executor::Executor(const plan::Plan& plan, Backend& backend, comm::Comm* comm, Waiting waiting)
     : plan_(plan), backend_(backend), comm_(comm), patience_(waiting.patience), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
-  if (waiting.comm_thread &&
-      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
+  if (waiting.comm_thread && std::any_of(plan.ops.begin(), plan.ops.end(),
+                                         [](const plan::Op& op) { return op.lane != plan::Lane::compute; }))
     comm_thread_ = std::thread([this] { comm_loop(); });
 }
 
@@ -70,11 +70,11 @@ void Executor::reset_op_times() {
 
 std::string Executor::now_running() const {
   std::string running;
-  for (int lane = 0; lane < kLanes; ++lane) {
+  for (int lane = 0; lane < plan::kLanes; ++lane) {
     const int32_t op = current_[lane].load(std::memory_order_relaxed);
     if (op < 0) continue;
     running += (running.empty() ? "" : ", ") + plan_.ops[op].path;
-    if (lane > 0) running += std::string(" (") + name_of(static_cast<Lane>(lane)) + ")";
+    if (lane > 0) running += std::string(" (") + plan::name_of(static_cast<plan::Lane>(lane)) + ")";
   }
   return running.empty() ? "idle" : running;
 }
@@ -84,7 +84,7 @@ bool Executor::waits_for_others() const {
          std::any_of(current_.begin(), current_.end(), [](const auto& op) { return op.load() >= 0; });
 }
 
-void Executor::operator()(const Program& program, int32_t step) {
+void Executor::operator()(const plan::Program& program, int32_t step) {
   flush_denormals();  // MPI reduces on the calling thread
   for (auto& d : done_) d.store(-1);
   failed_ = false;
@@ -93,7 +93,7 @@ void Executor::operator()(const Program& program, int32_t step) {
   open_lanes();
   if (!comm_thread_.joinable() || !has_other_lanes(program)) {
     run_compute();
-    for (Pause pause(patience_); !lanes_done(); pause()) advance_lanes();
+    for (comm::Pause pause(patience_); !lanes_done(); pause()) advance_lanes();
     return;
   }
   comm_error_ = nullptr;
@@ -107,7 +107,7 @@ void Executor::operator()(const Program& program, int32_t step) {
     failed_ = true;
   }
   const int32_t ticket = ticket_.load();
-  for (Pause pause(patience_); comm_finished_.load() != ticket;) pause();
+  for (comm::Pause pause(patience_); comm_finished_.load() != ticket;) pause();
   if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
   for (auto& c : current_) c = -1;
   if (error) std::rethrow_exception(error);
@@ -116,19 +116,19 @@ void Executor::operator()(const Program& program, int32_t step) {
 void Executor::run_compute() {
   const bool alone = !comm_thread_.joinable();
   for (size_t i = 0; i < program_->instrs.size(); ++i) {
-    const Instr& instr = program_->instrs[i];
-    if (instr.lane != Lane::compute) continue;
-    const Op& op = plan_.ops[instr.op];
+    const plan::Instr& instr = program_->instrs[i];
+    if (instr.lane != plan::Lane::compute) continue;
+    const plan::Op& op = plan_.ops[instr.op];
     if (alone) advance_lanes();
-    for (Pause pause(patience_); !ready(instr); pause()) {
+    for (comm::Pause pause(patience_); !ready(instr); pause()) {
       if (failed_) throw Stopped();
       if (alone) advance_lanes();
     }
     begin(instr);
     const int64_t t0 = now_ns();
-    if (is_collective(op.kind)) {  // serial program
-      Requests requests = post(instr);
-      for (Pause pause(patience_); !comm_->test(requests); pause()) {
+    if (plan::is_collective(op.kind)) {  // serial program
+      comm::Requests requests = post(instr);
+      for (comm::Pause pause(patience_); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
         if (alone) advance_lanes();
       }
@@ -136,13 +136,13 @@ void Executor::run_compute() {
       launch(instr);
     }
     measure(instr, static_cast<int32_t>(i), t0);
-    finish(Lane::compute, static_cast<int32_t>(i));
+    finish(plan::Lane::compute, static_cast<int32_t>(i));
   }
   backend_.sync();
 }
 
 void Executor::open_lanes() {
-  for (int lane = 1; lane < kLanes; ++lane) {
+  for (int lane = 1; lane < plan::kLanes; ++lane) {
     heads_[lane] = Head{};
     next(lane);
   }
@@ -153,7 +153,7 @@ void Executor::next(int lane) {
   Head& head = heads_[lane];
   head.posted = false;
   do ++head.index;
-  while (head.index < end && program_->instrs[head.index].lane != static_cast<Lane>(lane));
+  while (head.index < end && program_->instrs[head.index].lane != static_cast<plan::Lane>(lane));
 }
 
 bool Executor::lanes_done() const {
@@ -164,22 +164,22 @@ bool Executor::lanes_done() const {
 bool Executor::advance_lanes() {
   const auto end = static_cast<int32_t>(program_->instrs.size());
   bool moved = false;
-  for (int lane = 1; lane < kLanes; ++lane) {
+  for (int lane = 1; lane < plan::kLanes; ++lane) {
     Head& head = heads_[lane];
     if (head.index >= end) continue;
-    const Instr& instr = program_->instrs[head.index];
-    const Op& op = plan_.ops[instr.op];
+    const plan::Instr& instr = program_->instrs[head.index];
+    const plan::Op& op = plan_.ops[instr.op];
     if (!head.posted) {
       if (!ready(instr)) continue;
       begin(instr);
       head.t0 = now_ns();
-      if (is_collective(op.kind))
+      if (plan::is_collective(op.kind))
         head.requests = post(instr);
       else
         launch(instr);
       head.posted = moved = true;
     }
-    if (is_collective(op.kind) && !comm_->test(head.requests)) continue;
+    if (plan::is_collective(op.kind) && !comm_->test(head.requests)) continue;
     measure(instr, head.index, head.t0);
     finish(instr.lane, head.index);
     next(lane);
@@ -191,13 +191,13 @@ bool Executor::advance_lanes() {
 void Executor::comm_loop() {
   flush_denormals();
   for (int32_t seen = 0;;) {
-    for (Pause pause(patience_); ticket_.load() == seen && !pause.asleep();)
+    for (comm::Pause pause(patience_); ticket_.load() == seen && !pause.asleep();)
       pause();  // short wait: the next step is near
     ticket_.wait(seen);
     seen = ticket_.load();
     if (stop_) return;
     try {
-      for (Pause pause(patience_); !lanes_done();) {
+      for (comm::Pause pause(patience_); !lanes_done();) {
         if (failed_) throw Stopped();
         if (advance_lanes())
           pause.again();
@@ -214,29 +214,31 @@ void Executor::comm_loop() {
   }
 }
 
-bool Executor::ready(const Instr& instr) const {
+bool Executor::ready(const plan::Instr& instr) const {
   return std::all_of(instr.waits.begin(), instr.waits.end(), [&](int32_t index) {
     const auto& done = done_[static_cast<int>(program_->instrs[index].lane)];
     return done.load(std::memory_order_acquire) >= index;
   });
 }
 
-void Executor::begin(const Instr& instr) {
+void Executor::begin(const plan::Instr& instr) {
   current_[static_cast<int>(instr.lane)].store(instr.op, std::memory_order_relaxed);
   progress_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Executor::launch(const Instr& instr) {
+void Executor::launch(const plan::Instr& instr) {
   const OwnWork own(own_work_);
   backend_.launch(plan_.ops[instr.op], instr.micro, instr.slot);
 }
 
-Requests Executor::post(const Instr& instr) {
+comm::Requests Executor::post(const plan::Instr& instr) {
   const OwnWork own(own_work_);
-  const Op& op = plan_.ops[instr.op];
-  const View& in = transfer_source(op);
-  const View& out = transfer_target(op);
-  const View offsets = op.kind == OpKind::all_to_all ? isobar::in<OpKind::all_to_all>(op, "offsets") : View{};
+  const plan::Op& op = plan_.ops[instr.op];
+  const plan::View& in = plan::transfer_source(op);
+  const plan::View& out = plan::transfer_target(op);
+  const plan::View offsets = op.kind == plan::OpKind::all_to_all
+                                 ? isobar::plan::in<plan::OpKind::all_to_all>(op, "offsets")
+                                 : plan::View{};
   const std::byte* const at = offsets ? backend_.at(offsets, instr.slot) : nullptr;
   return comm_->post(op, in ? backend_.at(in, instr.slot) : nullptr,
                      {in.count, out.count, reinterpret_cast<const int32_t*>(at)},
@@ -244,12 +246,12 @@ Requests Executor::post(const Instr& instr) {
                      plan_.buffers[(in ? in : out).buffer].dtype);
 }
 
-void Executor::finish(Lane lane, int32_t index) {
+void Executor::finish(plan::Lane lane, int32_t index) {
   current_[static_cast<int>(lane)].store(-1, std::memory_order_relaxed);
   done_[static_cast<int>(lane)].store(index, std::memory_order_release);
 }
 
-void Executor::measure(const Instr& instr, int32_t index, int64_t t0) {
+void Executor::measure(const plan::Instr& instr, int32_t index, int64_t t0) {
   const int64_t t1 = now_ns();
   OpTime& t = times_[instr.op];
   ++t.count;
@@ -259,4 +261,4 @@ void Executor::measure(const Instr& instr, int32_t index, int64_t t0) {
   recorder_->record(instr.lane, step_, index, instr.op, instr.micro, t0 - origin, t1 - origin);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

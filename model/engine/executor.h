@@ -21,23 +21,23 @@
 #include "model/comm/comm.h"
 #include "model/comm/pause.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// Waiting strategy of a rank, which depends on the ranks that share its host's cores.
 struct Waiting {
   bool comm_thread = true;
-  Patience patience;
+  comm::Patience patience;
 };
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores);
 
 class Executor : public Runner {
  public:
-  Executor(const Plan& plan, Backend& backend, Comm* comm,  // comm is null in a world of one
+  Executor(const plan::Plan& plan, Backend& backend, comm::Comm* comm,  // comm is null in a world of one
            Waiting waiting = {});
   ~Executor() override;
-  void operator()(const Program& program, int32_t step) override;
+  void operator()(const plan::Program& program, int32_t step) override;
 
-  void record_to(SpanRecorder* recorder) override { recorder_ = recorder; }
+  void record_to(trace::SpanRecorder* recorder) override { recorder_ = recorder; }
   bool times_ops() const override { return true; }
   void reset_op_times() override;
   const std::vector<OpTime>& op_times() const override { return times_; }
@@ -51,7 +51,7 @@ class Executor : public Runner {
   struct Head {  // position of a lane
     int32_t index = -1;
     bool posted = false;
-    Requests requests;
+    comm::Requests requests;
     int64_t t0 = 0;
   };
 
@@ -61,30 +61,30 @@ class Executor : public Runner {
   bool advance_lanes();  // posts and completes what is possible; true: progress was made
   bool lanes_done() const;
   void next(int lane);
-  bool ready(const Instr& instr) const;
-  void begin(const Instr& instr);
-  void launch(const Instr& instr);
-  Requests post(const Instr& instr);
-  void finish(Lane lane, int32_t index);
-  void measure(const Instr& instr, int32_t index, int64_t t0);
+  bool ready(const plan::Instr& instr) const;
+  void begin(const plan::Instr& instr);
+  void launch(const plan::Instr& instr);
+  comm::Requests post(const plan::Instr& instr);
+  void finish(plan::Lane lane, int32_t index);
+  void measure(const plan::Instr& instr, int32_t index, int64_t t0);
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   Backend& backend_;
-  Comm* comm_;
-  Patience patience_;
-  SpanRecorder* recorder_ = nullptr;
+  comm::Comm* comm_;
+  comm::Patience patience_;
+  trace::SpanRecorder* recorder_ = nullptr;
   std::vector<OpTime> times_;
-  std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane
+  std::array<std::atomic<int32_t>, plan::kLanes> done_;  // highest finished instr of each lane
   std::atomic<bool> failed_{false};
-  std::array<std::atomic<int32_t>, kLanes> current_;  // current op of each lane, -1: none
+  std::array<std::atomic<int32_t>, plan::kLanes> current_;  // current op of each lane, -1: none
   std::atomic<int64_t> progress_{0};
   // Number of threads inside a kernel or inside the call that starts a transfer
   std::atomic<int> own_work_{0};
 
   // current program
-  const Program* program_ = nullptr;
+  const plan::Program* program_ = nullptr;
   int32_t step_ = 0;
-  std::array<Head, kLanes> heads_;
+  std::array<Head, plan::kLanes> heads_;
 
   // hand-over to the communication thread
   std::atomic<int32_t> ticket_{0};         // programs submitted
@@ -96,4 +96,4 @@ class Executor : public Runner {
 
 int64_t now_ns();  // steady clock
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -7,10 +7,10 @@
 #include "model/engine/run_progress.h"
 #include "model/engine/train_context.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// Collective. Fills constants, parameters, optimizer state and scalars, and runs the plan's `init`. Records
 /// the resume. Returns the progress to go on from.
-RunProgress first_values(const TrainContext& run, const Plan& plan, Processor& processor);
+RunProgress first_values(const TrainContext& run, const plan::Plan& plan, Processor& processor);
 
-}  // namespace isobar
+}  // namespace isobar::engine

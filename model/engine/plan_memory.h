@@ -11,7 +11,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// The loss is scaled, and steps whose gradients overflow are skipped.
 inline bool scales_loss(const RunSpec& spec) {
@@ -20,11 +20,11 @@ inline bool scales_loss(const RunSpec& spec) {
 
 class PlanMemory {
  public:
-  PlanMemory(const Plan& plan, Backend& backend)
+  PlanMemory(const plan::Plan& plan, Backend& backend)
       : plan_(plan),
         backend_(backend),
-        some_halves_(
-            std::any_of(plan.params.begin(), plan.params.end(), [](const Param& p) { return p.half; })) {}
+        some_halves_(std::any_of(plan.params.begin(), plan.params.end(),
+                                 [](const plan::Param& p) { return p.half; })) {}
 
   // null: the plan has no such buffer
   float* params() const { return floats(plan_.params_all); }
@@ -34,7 +34,9 @@ class PlanMemory {
   float* scalars() const { return floats(plan_.scalars); }
   /// Parameters in 16 bits, if some are stored in no other form.
   std::byte* halves() const { return some_halves_ ? backend_.host(plan_.params16_all) : nullptr; }
-  float* floats(const View& v) const { return v ? reinterpret_cast<float*>(backend_.host(v)) : nullptr; }
+  float* floats(const plan::View& v) const {
+    return v ? reinterpret_cast<float*>(backend_.host(v)) : nullptr;
+  }
 
   /// With the optimizer's moments and the moving average.
   void download_weights() const {
@@ -51,9 +53,9 @@ class PlanMemory {
   }
 
  private:
-  const Plan& plan_;
+  const plan::Plan& plan_;
   Backend& backend_;
   const bool some_halves_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

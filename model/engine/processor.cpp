@@ -22,26 +22,26 @@
 #include "model/trace/cuda/op_tracer.h"
 #endif
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class CpuProcessor : public Processor {
  public:
-  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads)
+  CpuProcessor(const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi, int threads)
       : arena_(plan.memory.arena),
-        host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
+        host_(plan.memory.host > 0 ? std::make_unique<inference::Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), host_ ? host_->data() : nullptr),
-        comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
+        comm_(mpi.size() > 1 ? std::make_unique<comm::Comm>(plan.groups) : nullptr),
         executor_(plan, backend_, comm_.get(),
                   waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi))) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 
  private:
-  Arena arena_;
-  std::unique_ptr<Arena> host_;
+  inference::Arena arena_;
+  std::unique_ptr<inference::Arena> host_;
   CpuBackend backend_;
-  std::unique_ptr<Comm> comm_;
+  std::unique_ptr<comm::Comm> comm_;
   Executor executor_;
 };
 
@@ -51,7 +51,7 @@ std::unique_ptr<cuda::DeviceArena> device_arena(int64_t bytes) {
   try {
     return std::make_unique<cuda::DeviceArena>(bytes);
   } catch (const cuda::OutOfDeviceMemory& e) {
-    throw DeviceOutOfMemory(e.what());
+    throw inference::DeviceOutOfMemory(e.what());
   }
 }
 
@@ -64,7 +64,7 @@ int product_sms(const ComputeDevice& device, const RunSpec& spec, int ranks) {
 
 class GpuProcessor : public Processor {
  public:
-  GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan, const Mpi& mpi,
+  GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi,
                bool traced)
       : device_(device),
         rank_(mpi.rank()),
@@ -83,7 +83,7 @@ class GpuProcessor : public Processor {
     mpi.barrier();  // a GPU's memory in use is that of all ranks that share it
     before_nccl_ = cuda::device_memory_in_use();
     if (mpi.size() > 1) {
-      shares_device_ = any_two_share_a_device(mpi);
+      shares_device_ = comm::any_two_share_a_device(mpi);
       bootstrap_.emplace(plan.groups);
       mpi.barrier();  // reading data must not count against NCCL's deadline
       nccl_.emplace(plan.groups, mpi.rank(), shares_device_, *bootstrap_, spec.run.hang_timeout);
@@ -121,7 +121,7 @@ class GpuProcessor : public Processor {
         {"environment", environment()},
         {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
-      j.update({{"nccl", NcclComm::version()},
+      j.update({{"nccl", comm::NcclComm::version()},
                 {"nccl_bytes", nccl_bytes_},  // at communicator creation; NCCL allocates most on first use
                 {"in_use_before_nccl_bytes", before_nccl_},
                 {"nccl_planned_bytes", nccl_planned()},
@@ -164,14 +164,14 @@ class GpuProcessor : public Processor {
     return lines;
   }
 
-  bool watch(const Program& program) override {
+  bool watch(const plan::Program& program) override {
     if (!tracer_->collects()) return false;
     tracer_->start(program);
     return true;
   }
   void stop_watching() override { tracer_->stop(); }
   bool watches() const override { return tracer_->runs(); }
-  DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
+  trace::DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
 
  private:
   nlohmann::json attention() const {
@@ -197,7 +197,7 @@ class GpuProcessor : public Processor {
     return j;
   }
   // Without CUPTI, or if another tool holds it, ops are timed by events; the log says so.
-  void make_tracer(const Plan& plan, bool traced) {
+  void make_tracer(const plan::Plan& plan, bool traced) {
     try {
       tracer_.emplace(plan, traced);
     } catch (const std::runtime_error& e) {
@@ -215,8 +215,8 @@ class GpuProcessor : public Processor {
   cuda::PinnedMemory host_;
   cuda::Streams streams_;
   cuda::CudaBackend backend_;
-  std::optional<Comm> bootstrap_;
-  std::optional<NcclComm> nccl_;
+  std::optional<comm::Comm> bootstrap_;
+  std::optional<comm::NcclComm> nccl_;
   bool shares_device_ = false;
   int64_t nccl_bytes_ = 0, before_nccl_ = 0, after_first_step_ = 0, communicators_ = 0;
   std::optional<cuda::OpTracer> tracer_;
@@ -246,7 +246,7 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
 #endif
 }
 
-Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSpec& spec, int threads) {
+plan::Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   if (device.gpu) return gpu_workspace(spec, device.capability);
 #else
@@ -260,42 +260,43 @@ Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSp
 namespace {
 
 // Ranks that share a GPU (a test mode) divide its memory equally.
-DeviceRoom room_here(const ComputeDevice& device, const Mpi& mpi) {
+nets::DeviceRoom room_here(const ComputeDevice& device, const comm::Mpi& mpi) {
   const std::vector<cuda::Device> all = cuda::find_devices().all;
   const auto devices = static_cast<int64_t>(all.size());
-  const bool shared = mpi.size() > 1 && any_two_share_a_device(mpi);
+  const bool shared = mpi.size() > 1 && comm::any_two_share_a_device(mpi);
   const auto ranks = static_cast<double>(shared ? (mpi.ranks_on_host() + devices - 1) / devices : 1);
   const auto used = static_cast<double>(cuda::device_memory_in_use());  // by any process, CUDA included
   return {.bytes = static_cast<double>(all.at(static_cast<size_t>(device.index)).memory) / ranks,
-          .process = std::max(kGpuProcessBytes, used / ranks),
+          .process = std::max(nets::kGpuProcessBytes, used / ranks),
           .nccl_channels = nccl_channels(std::getenv)};
 }
 
 }  // namespace
 
-MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi) {
+nets::MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec,
+                                          const comm::Mpi& mpi) {
   if (!device.gpu || spec.policy.micro_batch > 0) return {.spec = spec};
-  MicroBatchChoice mine =
-      largest_micro_batch(spec, gpu_workspace(spec, device.capability), room_here(device, mpi));
+  nets::MicroBatchChoice mine =
+      nets::largest_micro_batch(spec, gpu_workspace(spec, device.capability), room_here(device, mpi));
   const auto least = -mpi.max_of(-static_cast<double>(mine.spec.policy.micro_batch));
   if (const auto size = static_cast<int64_t>(least); size < mine.spec.policy.micro_batch) {
     mine.spec.policy.micro_batch = size;
-    mine.memory = device_memory(mine.spec, gpu_workspace(spec, device.capability), mine.room);
+    mine.memory = nets::device_memory(mine.spec, gpu_workspace(spec, device.capability), mine.room);
   }
   return mine;
 }
 
-MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
+nets::MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
   const std::vector<cuda::Device> here =
       spec.run.device == RunDevice::cpu ? std::vector<cuda::Device>{} : cuda::find_devices().all;
   if (here.empty() && spec.run.device != RunDevice::cuda) return {.spec = spec};
-  return largest_micro_batch(
+  return nets::largest_micro_batch(
       spec, planned_workspace(spec, 1),
       {.bytes = here.empty() ? std::numeric_limits<double>::infinity() : static_cast<double>(here[0].memory),
        .nccl_channels = nccl_channels(std::getenv)});
 }
 
-Workspace gpu_workspace(const RunSpec& spec, int capability) {
+plan::Workspace gpu_workspace(const RunSpec& spec, int capability) {
   return cuda_workspace(capability, spec.run.deterministic_attention, spec.run.attention);
 }
 
@@ -313,7 +314,7 @@ Workspace gpu_workspace(const RunSpec&, int) {
 
 #endif
 
-Workspace planned_workspace(const RunSpec& spec, int threads) {
+plan::Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   const std::vector<cuda::Device> here =
       spec.run.device == RunDevice::cpu ? std::vector<cuda::Device>{} : cuda::find_devices().all;
@@ -325,8 +326,9 @@ Workspace planned_workspace(const RunSpec& spec, int threads) {
 #endif
 }
 
-std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi, int threads, [[maybe_unused]] bool traced) {
+std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec,
+                                          const plan::Plan& plan, const comm::Mpi& mpi, int threads,
+                                          [[maybe_unused]] bool traced) {
 #ifdef ISOBAR_WITH_CUDA
   if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi, traced);
 #else
@@ -335,4 +337,4 @@ std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const Run
   return std::make_unique<CpuProcessor>(spec, plan, mpi, threads);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -21,7 +21,7 @@
 #include "model/nets/layout/device_memory.h"
 #include "model/trace/device_records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct ComputeDevice {
   bool gpu = false;
@@ -55,33 +55,35 @@ class Processor {  // a rank's memory, backend and executor
   // ---- device tracing, where available; otherwise the runner times its ops (Runner::record_to) ----
   //
   // Starts tracing runs of `program`; returns false if the device cannot be traced.
-  virtual bool watch(const Program&) { return false; }
+  virtual bool watch(const plan::Program&) { return false; }
   virtual void stop_watching() {}
   /// True from a watch() that returned true until stop_watching(): the device then times the ops.
   virtual bool watches() const { return false; }
   /// Spans of all traced runs, with times relative to `origin_ns`, and the share of device time that they
   /// cover.
-  virtual DeviceJoin watched(int64_t /*origin_ns*/) { return {}; }
+  virtual trace::DeviceJoin watched(int64_t /*origin_ns*/) { return {}; }
 };
 
 /// Throws ConfigError if run.device requests a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
-Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
+plan::Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
 /// Resolves policy.micro_batch 0 on a GPU: the largest whose plan fits into the currently free memory
 /// (nets/layout/device_memory.h). On the CPU, or if it is given, the specification is unchanged. Collective:
 /// the minimum over ranks.
-MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi);
+nets::MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec,
+                                          const comm::Mpi& mpi);
 /// The same for a run that is only planned; if the GPU is absent, its memory counts as unlimited.
-MicroBatchChoice planned_micro_batch(const RunSpec& spec);
+nets::MicroBatchChoice planned_micro_batch(const RunSpec& spec);
 /// Workspace on a GPU of this compute capability (major; Hopper by default); empty without CUDA in this
 /// build.
-Workspace gpu_workspace(const RunSpec& spec, int capability = 9);
+plan::Workspace gpu_workspace(const RunSpec& spec, int capability = 9);
 /// Workspace of the device that run.device names, for a run that is only planned; an absent GPU counts as
 /// Hopper.
-Workspace planned_workspace(const RunSpec& spec, int threads);
+plan::Workspace planned_workspace(const RunSpec& spec, int threads);
 /// Collective over all ranks. `threads`: this rank's CPU threads; `traced`: steps may be traced. Throws
 /// OutOfMemory.
-std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi, int threads, bool traced);
+std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec,
+                                          const plan::Plan& plan, const comm::Mpi& mpi, int threads,
+                                          bool traced);
 
-}  // namespace isobar
+}  // namespace isobar::engine

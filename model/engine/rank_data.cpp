@@ -8,11 +8,11 @@
 #include "model/base/error.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-bool has(const Plan& plan, OpKind kind) {
-  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) { return op.kind == kind; });
+bool has(const plan::Plan& plan, plan::OpKind kind) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const plan::Op& op) { return op.kind == kind; });
 }
 
 // Copies with all threads of the rank, because one core is too slow to feed a GPU.
@@ -24,10 +24,11 @@ void copy(const float* from, int64_t count, float* to) {
 }
 
 // Checks tensor sizes, because copying a larger tensor would read past the loader's buffer.
-void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& set, const char* key) {
-  const std::vector<SampleTensor> given = set.tensors();
-  for (const BatchTensor& t : plan.batch) {
-    if (t.role == BatchRole::time) {
+void require_what_is_read(const RunSpec& spec, const plan::Plan& plan, const data::Dataset& set,
+                          const char* key) {
+  const std::vector<data::SampleTensor> given = set.tensors();
+  for (const plan::BatchTensor& t : plan.batch) {
+    if (t.role == plan::BatchRole::time) {
       if (std::isnan(set.hours(0, 0)))
         throw ConfigError(spec.file, key,
                           "has no times, and net.kind " + spec.net.kind() + " reads when its samples were",
@@ -45,7 +46,7 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
 }
 
 // The replay buffer needs samples whose successor is in the data.
-void require_what_follows(const RunSpec& spec, const Dataset& set) {
+void require_what_follows(const RunSpec& spec, const data::Dataset& set) {
   for (int64_t i = 0; i < set.size(); ++i)
     if (set.one_later(i) >= 0) return;
   throw ConfigError(spec.file, "train.replay_capacity",
@@ -55,11 +56,12 @@ void require_what_follows(const RunSpec& spec, const Dataset& set) {
 
 }  // namespace
 
-RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known) : spec_(spec) {
-  const SampleShape shape = sample_shape(spec);
-  const Coords at = coords_of(spec.layout, rank);
+RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const data::Statistics* known)
+    : spec_(spec) {
+  const data::SampleShape shape = data::sample_shape(spec);
+  const plan::Coords at = plan::coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
-  train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape, known);
+  train_set_ = data::open_dataset(spec.data, spec.data.train, data::Split::train, shape, known);
   if (train_set_->size() < spec.train.global_batch)
     throw ConfigError(spec.file, "train.global_batch",
                       std::to_string(spec.train.global_batch) + " is more than the " +
@@ -67,18 +69,19 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
                       "lower it or give more data");
   const auto seed = static_cast<uint64_t>(spec.train.seed);
   // Only the first and the last pipeline stage read samples; ranks of one replica read the same ones.
-  const bool reads = has(plan, OpKind::fetch);
-  scores_ = (has(plan, OpKind::loss) || has(plan, OpKind::cross_entropy)) && at.tp == 0 && at.cp == 0;
+  const bool reads = has(plan, plan::OpKind::fetch);
+  scores_ =
+      (has(plan, plan::OpKind::loss) || has(plan, plan::OpKind::cross_entropy)) && at.tp == 0 && at.cp == 0;
   replica_ = at.dp;
   if (reads) {
-    LoaderOptions options{batch,
-                          spec.micro_batches(),
-                          dp,
-                          at.dp,
-                          seed,
-                          spec.data.workers,
-                          spec.data.prefetch,
-                          spec.data.shuffle};
+    data::LoaderOptions options{batch,
+                                spec.micro_batches(),
+                                dp,
+                                at.dp,
+                                seed,
+                                spec.data.workers,
+                                spec.data.prefetch,
+                                spec.data.shuffle};
     if (spec.train.replay_capacity > 0) {
       require_what_follows(spec, *train_set_);
       options.choose = [schedule = replay_schedule()](int64_t step, int64_t i) mutable {
@@ -89,12 +92,13 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
   }
   require_what_is_read(spec, plan, *train_set_, "data.train");
   if (!spec.data.validates()) return;
-  valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
+  valid_set_ = data::open_dataset(spec.data, spec.data.valid, data::Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
-  if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
+  if (reads)
+    valid_loader_.emplace(*valid_set_, data::LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
 }
 
-ReplaySchedule RankData::replay_schedule() const {
+data::ReplaySchedule RankData::replay_schedule() const {
   return {spec_, *train_set_, replica_ * spec_.micro_batch(), spec_.micro_batch()};
 }
 
@@ -120,20 +124,20 @@ void RankData::seek_validation() {
   if (valid_loader_) valid_loader_->seek(0);
 }
 
-Batch RankData::next(const BatchPlaces& to) {
+data::Batch RankData::next(const BatchPlaces& to) {
   return fetch(train_loader_.value(), to);
 }
 
-Batch RankData::next_validation(const BatchPlaces& to) {
+data::Batch RankData::next_validation(const BatchPlaces& to) {
   return fetch(valid_loader_.value(), to);
 }
 
-Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
-  const Batch batch = loader.next();
-  for (const BatchTensor& t : to.tensors()) {
+data::Batch RankData::fetch(data::Loader& loader, const BatchPlaces& to) const {
+  const data::Batch batch = loader.next();
+  for (const plan::BatchTensor& t : to.tensors()) {
     float* const place = to.floats(t.name);
     if (place == nullptr) continue;
-    if (t.role == BatchRole::time)
+    if (t.role == plan::BatchRole::time)
       for (int64_t b = 0; b < spec_.micro_batch(); ++b) t.code(batch.hours[b], place + b * t.sample);
     else if (t.held.size() > 0 && t.held.size() < t.sample)
       for (int64_t b = 0; b < spec_.micro_batch(); ++b) {
@@ -148,4 +152,4 @@ Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
   return batch;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

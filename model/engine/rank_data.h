@@ -15,23 +15,23 @@
 #include "model/engine/channels_of_data.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class RankData {
  public:
   /// `known`: statistics passed to open_dataset. Throws ConfigError if there are too few samples.
-  RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known = nullptr);
+  RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const data::Statistics* known = nullptr);
 
   bool has_validation() const { return valid_set_ != nullptr; }
   /// True on exactly one rank a replica that sees its predictions.
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
   int64_t training_samples() const { return train_set_->size(); }
-  ChannelNames channels() const { return train_set_->channels(); }
-  NetChannels net_channels() const { return channels_of_data(*train_set_); }
+  data::ChannelNames channels() const { return train_set_->channels(); }
+  inference::NetChannels net_channels() const { return channels_of_data(*train_set_); }
   /// Latitudes of the rows of fields, degrees north; {}: unknown
   std::vector<double> latitudes() const { return train_set_->coordinates().latitude; }
-  LeftOut left_out() const { return train_set_->left_out(); }
+  data::LeftOut left_out() const { return train_set_->left_out(); }
   std::vector<std::string> flat_channels() const { return train_set_->flat_channels(); }
   /// All samples are validated; the last batch may be smaller.
   int64_t validation_samples() const { return valid_set_->size(); }
@@ -41,23 +41,23 @@ class RankData {
   int64_t classes() const { return train_set_->shape().classes; }
 
   /// The order of samples and predictions with a replay buffer in spec.train.
-  ReplaySchedule replay_schedule() const;
+  data::ReplaySchedule replay_schedule() const;
 
   /// Positions the loader at the step's first batch.
   void seek(int64_t step);
   void seek_validation();
   /// Copies the next batch's tensors to the plan's buffers.
-  Batch next(const BatchPlaces& to);
-  Batch next_validation(const BatchPlaces& to);
+  data::Batch next(const BatchPlaces& to);
+  data::Batch next_validation(const BatchPlaces& to);
 
  private:
-  Batch fetch(Loader& loader, const BatchPlaces& to) const;
+  data::Batch fetch(data::Loader& loader, const BatchPlaces& to) const;
 
   const RunSpec& spec_;
-  std::unique_ptr<Dataset> train_set_, valid_set_;
-  std::optional<Loader> train_loader_, valid_loader_;
+  std::unique_ptr<data::Dataset> train_set_, valid_set_;
+  std::optional<data::Loader> train_loader_, valid_loader_;
   bool scores_ = false;
   int64_t replica_ = 0;  // index along layout.dp
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

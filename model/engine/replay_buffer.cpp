@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-const ImageAttrs& image_read_by(const Plan& plan) {
-  const auto fetch =
-      std::find_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
+const plan::ImageAttrs& image_read_by(const plan::Plan& plan) {
+  const auto fetch = std::find_if(plan.ops.begin(), plan.ops.end(),
+                                  [](const plan::Op& op) { return op.kind == plan::OpKind::fetch; });
   if (fetch == plan.ops.end()) throw std::logic_error("a replay buffer where no samples are read");
-  return fetch->as<ImageAttrs>();
+  return fetch->as<plan::ImageAttrs>();
 }
 
 }  // namespace
 
-ReplayBuffer::ReplayBuffer(const RunSpec& spec, const Plan& plan, ReplaySchedule schedule)
+ReplayBuffer::ReplayBuffer(const RunSpec& spec, const plan::Plan& plan, data::ReplaySchedule schedule)
     : schedule_(std::move(schedule)),
       image_(image_read_by(plan)),
       history_(spec.history()),
@@ -50,7 +50,7 @@ void ReplayBuffer::write(int64_t row, const float* state, int64_t time, float* i
 
 void ReplayBuffer::fill(int64_t step, float* input) {
   for (int64_t b = 0; b < static_cast<int64_t>(held_.size()); ++b) {
-    const ReplayDraw& d = schedule_.at(step, b);
+    const data::ReplayDraw& d = schedule_.at(step, b);
     const int64_t times = d.lead > 0 ? held_[b][d.from] : 0;
     const Rows rows = rows_of(b);
 #pragma omp parallel for schedule(static) collapse(2)
@@ -62,7 +62,7 @@ void ReplayBuffer::fill(int64_t step, float* input) {
 
 void ReplayBuffer::take(int64_t step, const float* predicted) {
   for (int64_t b = 0; b < static_cast<int64_t>(held_.size()); ++b) {
-    const ReplayDraw& d = schedule_.at(step, b);
+    const data::ReplayDraw& d = schedule_.at(step, b);
     if (d.to < 0) continue;
     const int64_t times = std::min((d.lead > 0 ? held_[b][d.from] : 0) + 1, history_);
     const Rows rows = rows_of(b);
@@ -74,4 +74,4 @@ void ReplayBuffer::take(int64_t step, const float* predicted) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

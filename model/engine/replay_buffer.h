@@ -12,12 +12,12 @@
 #include "model/inference/arena.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class ReplayBuffer {
  public:
   /// `plan`: of a rank that reads the net's input. Allocates Memory::replay bytes; throws OutOfMemory.
-  ReplayBuffer(const RunSpec& spec, const Plan& plan, ReplaySchedule schedule);
+  ReplayBuffer(const RunSpec& spec, const plan::Plan& plan, data::ReplaySchedule schedule);
   /// input [batch, channels, H, W]: replaces data by predictions. Predictions from before a resume are lost,
   /// so the data stay there.
   void fill(int64_t step, float* input);
@@ -32,11 +32,11 @@ class ReplayBuffer {
   float* state(int64_t entry, int64_t age) const;  // of all rows; age 0 is the newest time
   void write(int64_t row, const float* state, int64_t time, float* input) const;
 
-  ReplaySchedule schedule_;
-  const ImageAttrs image_;  // layout of the input and this rank's rows
+  data::ReplaySchedule schedule_;
+  const plan::ImageAttrs image_;  // layout of the input and this rank's rows
   const int64_t history_, predicted_, fixed_, row_;
   std::vector<std::vector<int64_t>> held_;  // by sample of the batch and entry: times that were predicted
-  Arena states_;                            // [entry, age, row, p p C']
+  inference::Arena states_;                 // [entry, age, row, p p C']
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -9,7 +9,7 @@
 #include "model/inference/early_stop.h"
 #include "model/inference/schedule_lr.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 constexpr int64_t kWarmupSteps = 2;  // first steps of a run, excluded from step statistics and op times
 
@@ -17,9 +17,9 @@ struct RunProgress {
   int64_t first = 0;  // steps done before this run: not 0 if it resumes
   int64_t step = 0;   // steps done
   int64_t steps_per_epoch = 1;
-  Plateau plateau;
-  EarlyStop early;         // `reason`: why the run ends before train.steps
-  int64_t best_step = -1;  // step of the validation with the lowest loss, of those in this run
+  inference::Plateau plateau;
+  inference::EarlyStop early;  // `reason`: why the run ends before train.steps
+  int64_t best_step = -1;      // step of the validation with the lowest loss, of those in this run
 
   bool over(const RunSpec& spec) const { return step >= spec.train.steps || !early.reason.empty(); }
   /// Statistics of steps begin anew: after warm-up, and where the roll-out becomes longer, because steps of
@@ -48,4 +48,4 @@ inline bool save_due(const RunSpec& spec, const RunProgress& p) {
   return best || (every != 0 && (p.over(spec) || due(every, p)));
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

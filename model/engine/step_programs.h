@@ -11,25 +11,25 @@
 #include "model/nets/build.h"
 #include "model/plan/link.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct StepPrograms {
-  StepPrograms(const RunSpec& spec, const Plan& plan) : full(link_step(spec, plan)) {
-    for (const std::vector<Invocation>& calls : plan.shorter)
-      shorter.push_back(link(plan, calls, spec.run.serial));
+  StepPrograms(const RunSpec& spec, const plan::Plan& plan) : full(nets::link_step(spec, plan)) {
+    for (const std::vector<plan::Invocation>& calls : plan.shorter)
+      shorter.push_back(plan::link(plan, calls, spec.run.serial));
   }
   /// Announces the programs to the runner, which keeps their addresses.
   void keep(Runner& runner) const {
     runner.keep(full, true);
-    for (const Program& program : shorter) runner.keep(program, true);
+    for (const plan::Program& program : shorter) runner.keep(program, true);
   }
-  const Program& of(int64_t rollout) const {
+  const plan::Program& of(int64_t rollout) const {
     const auto length = static_cast<size_t>(rollout);
     return length <= shorter.size() ? shorter[length - 1] : full;
   }
 
-  const Program full;
-  std::vector<Program> shorter;  // of shorter roll-outs, by steps - 1
+  const plan::Program full;
+  std::vector<plan::Program> shorter;  // of shorter roll-outs, by steps - 1
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -16,10 +16,10 @@
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-void require_ranks(const RunSpec& spec, const Mpi& mpi) {
+void require_ranks(const RunSpec& spec, const comm::Mpi& mpi) {
   if (spec.layout.world() != mpi.size())
     throw ConfigError(spec.file, "layout",
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
@@ -40,19 +40,19 @@ struct Held {
 
 /// Device, micro-batch and the opened checkpoint: what is chosen or checked before anything is planned.
 /// False: nothing is left to train, as an earlier checkpoint says where the last one was damaged.
-bool prepare(Held& h, const ResumeWish& wish, const TrainOptions& options, const Mpi& mpi) {
+bool prepare(Held& h, const ResumeWish& wish, const TrainOptions& options, const comm::Mpi& mpi) {
   const int threads = threads_per_rank(h.spec, mpi);
   SlowWork& slow = h.background->slow();
   h.starting->stage("looking for the device");
   const ComputeDevice device = choose_device(h.spec, mpi.rank_on_host());
   h.starting->stage("planning");
-  const MicroBatchChoice micro_batch = choose_micro_batch(device, h.spec, mpi);
+  const nets::MicroBatchChoice micro_batch = choose_micro_batch(device, h.spec, mpi);
   h.spec.policy.micro_batch = micro_batch.spec.policy.micro_batch;
   open_resumed(h.start, h.spec, wish, mpi, meeting_of(mpi, threads, &slow));
   if (h.start.over) return false;
   Resume* const resume = h.start.resume ? &*h.start.resume : nullptr;
   if (resume && mpi.rank() == 0) compare_again(*resume, h.spec);
-  if (mpi.rank() == 0) check_world(h.spec, workspace_of(device, h.spec, threads));
+  if (mpi.rank() == 0) nets::check_world(h.spec, workspace_of(device, h.spec, threads));
   ResultLog log = mpi.rank() == 0 ? log_of(h.spec) : ResultLog();
   log.slow_by(&slow);
   h.run.emplace(TrainContext{h.spec, options, mpi, resume, device, micro_batch.text(), threads, log,
@@ -61,14 +61,14 @@ bool prepare(Held& h, const ResumeWish& wish, const TrainOptions& options, const
 }
 
 /// Epochs become steps: rank 0 counts the samples for all.
-void count_epochs(Held& h, const Mpi& mpi) {
+void count_epochs(Held& h, const comm::Mpi& mpi) {
   if (h.spec.train.epochs == 0) return;
-  const int64_t mine = mpi.rank() == 0 ? with_epochs(h.spec).train.steps : 0;
+  const int64_t mine = mpi.rank() == 0 ? data::with_epochs(h.spec).train.steps : 0;
   h.spec.train.steps = std::stoll(mpi.from_first(std::to_string(mine)));
 }
 
 /// Takes run.out and starts what works in the background. False: the training has ended before.
-bool start(Held& h, const TrainOptions& options, const Mpi& mpi) {
+bool start(Held& h, const TrainOptions& options, const comm::Mpi& mpi) {
   require_ranks(h.spec, mpi);
   count_epochs(h, mpi);
   // Before anything that writes into run.out, which may be another training's.
@@ -83,7 +83,7 @@ bool start(Held& h, const TrainOptions& options, const Mpi& mpi) {
 
 /// Reports a failure of this rank, in result.jsonl unless another rank did before or run.out may be another
 /// training's.
-void report(Held& h, const TrainOptions& options, const Mpi& mpi, const std::exception& e) {
+void report(Held& h, const TrainOptions& options, const comm::Mpi& mpi, const std::exception& e) {
   if (options.failed) options.failed(e);
   if (!h.run) return;
   const auto writing = h.background->slow().begin("writing why it failed");
@@ -91,7 +91,7 @@ void report(Held& h, const TrainOptions& options, const Mpi& mpi, const std::exc
 }
 
 /// The end that all ranks reach together: the last step, or the one after which a signal stopped them.
-EndRecord end_together(Held& h, EndRecord end) {
+records::EndRecord end_together(Held& h, records::EndRecord end) {
   h.trainer.reset();
   const bool stopped = end.failure == "interrupted";
   if (stopped) h.run->log.end(end);
@@ -101,9 +101,9 @@ EndRecord end_together(Held& h, EndRecord end) {
 }
 
 /// The end of a training that was complete before: its record.
-EndRecord known_end(Held& h, bool says) {
+records::EndRecord known_end(Held& h, bool says) {
   if (h.background) h.background->leave();
-  const EndRecord& end = h.start.end;
+  const records::EndRecord& end = h.start.end;
   const std::string why = end.stopped
                               ? "the training has ended: " + *end.stopped
                               : "the training has come to step " + std::to_string(h.spec.train.steps) +
@@ -114,7 +114,7 @@ EndRecord known_end(Held& h, bool says) {
 
 }  // namespace
 
-EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mpi) {
+records::EndRecord train(const RunSpec& given, const TrainOptions& options, const comm::Mpi& mpi) {
   Held held{.spec = given};
   try {
     if (!start(held, options, mpi)) return known_end(held, mpi.rank() == 0 && !options.quiet);
@@ -134,8 +134,9 @@ std::string class_of(const std::exception& e) {
     if (path->code() == std::errc::filename_too_long) return "bad_config";
   if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
   if (dynamic_cast<const Interrupted*>(&e)) return "interrupted";
-  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
-  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
+  if (dynamic_cast<const inference::DeviceOutOfMemory*>(&e)) return "oom_device";
+  if (dynamic_cast<const inference::OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e))
+    return "oom_host";
   if (const auto* system = dynamic_cast<const std::system_error*>(&e))  // as a thread that cannot start
     if (system->code() == std::errc::resource_unavailable_try_again ||
         system->code() == std::errc::not_enough_memory)
@@ -143,9 +144,9 @@ std::string class_of(const std::exception& e) {
   return "crash";
 }
 
-int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
+int threads_per_rank(const RunSpec& spec, const comm::Mpi& mpi) {
   if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
   return std::max(1, cores_of(mpi) / mpi.ranks_on_host());
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

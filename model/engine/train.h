@@ -15,7 +15,7 @@
 #include "model/records/advice.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct TrainOptions {
   std::filesystem::path trace;                      // Chrome trace of the last steps; "" = none
@@ -24,11 +24,11 @@ struct TrainOptions {
   nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
   bool quiet = false;                               // no table of steps on stdout
   double peak_flops = 0;                            // FLOP/s of one rank, for the step lines' MFU; 0: unknown
-  std::optional<ExpectedStep> expected = {};        // what advice compares steps with
-  bool every_rank = false;                          // print the table on every rank, else on rank 0
+  std::optional<records::ExpectedStep> expected = {};  // what advice compares steps with
+  bool every_rank = false;                             // print the table on every rank, else on rank 0
   /// On rank 0, waits for the statistics that normalise the data if they are not given (begin_statistics).
   /// Empty: computed in this process.
-  std::function<Statistics()> statistics = {};
+  std::function<data::Statistics()> statistics = {};
   /// Called on every rank once run.out belongs to this training. May throw ConfigError.
   std::function<void()> begins = {};
   /// Called once with a failure of this rank, before its resources are released, because releasing them may
@@ -51,11 +51,11 @@ struct Interrupted : std::runtime_error {
 /// OutOfMemory or another exception; the failure is then already in result.jsonl, unless run.out belongs to
 /// another training. Interrupted is thrown on all ranks, after a checkpoint if train.checkpoint_every is set.
 /// A hang or a second signal ends the process here.
-EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
+records::EndRecord train(const RunSpec& spec, const TrainOptions& options, const comm::Mpi& mpi);
 /// Failure class in result.jsonl: bad_config, numeric, oom_device, oom_host, interrupted, crash.
 std::string class_of(const std::exception& e);
 
 /// OpenMP threads of this rank: run.threads, else its share of the host's cores.
-int threads_per_rank(const RunSpec& spec, const Mpi& mpi);
+int threads_per_rank(const RunSpec& spec, const comm::Mpi& mpi);
 
-}  // namespace isobar
+}  // namespace isobar::engine

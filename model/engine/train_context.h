@@ -15,12 +15,12 @@
 #include "model/engine/processor.h"
 #include "model/engine/train.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct TrainContext {
   const RunSpec& spec;  // with its micro-batch
   const TrainOptions& options;
-  const Mpi& mpi;
+  const comm::Mpi& mpi;
   const Resume* resume;  // complete on rank 0, elsewhere only the checkpoint; null: starts anew
   ComputeDevice device;
   std::string micro_batch;  // how it was chosen, "" if given
@@ -37,4 +37,4 @@ struct TrainContext {
   }
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -22,7 +22,7 @@
 #include "model/nets/loss_settings.h"
 #include "model/nets/points.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 /// Starts OpenMP's threads. libgomp ends the process where it cannot start one; before it, as many threads of
@@ -45,30 +45,30 @@ void start_threads(int threads) {
 }
 
 /// Statistics of the training data, computed by one child process for all ranks; empty if there is none.
-Statistics statistics_of_data(const TrainContext& run) {
-  return unpacked(
-      run.mpi.from_first(packed(run.options.statistics ? run.options.statistics() : Statistics())));
+data::Statistics statistics_of_data(const TrainContext& run) {
+  return data::unpacked(run.mpi.from_first(
+      data::packed(run.options.statistics ? run.options.statistics() : data::Statistics())));
 }
 
 /// Allocates; an out-of-memory error lists changes that would save memory, and how much.
 template <class Allocate>
 void with_memory_advice(const TrainContext& run, const Allocate& allocate) {
-  const auto advised = [&](const OutOfMemory& e) {
+  const auto advised = [&](const inference::OutOfMemory& e) {
     const std::string ladder =
-        to_text(memory_ladder(run.spec, workspace_of(run.device, run.spec, run.threads)));
+        nets::to_text(nets::memory_ladder(run.spec, workspace_of(run.device, run.spec, run.threads)));
     return e.what() + (ladder.empty() ? "" : "; each by itself, a rank: " + ladder);
   };
   try {
     allocate();
-  } catch (const DeviceOutOfMemory& e) {
-    throw DeviceOutOfMemory(advised(e));
-  } catch (const OutOfMemory& e) {
-    throw OutOfMemory(advised(e));
+  } catch (const inference::DeviceOutOfMemory& e) {
+    throw inference::DeviceOutOfMemory(advised(e));
+  } catch (const inference::OutOfMemory& e) {
+    throw inference::OutOfMemory(advised(e));
   }
 }
 
 /// Throws NumericFailure if the step's numbers end the training.
-void require_finite(const StepRecord& r, bool overflows_at_least_scale) {
+void require_finite(const records::StepRecord& r, bool overflows_at_least_scale) {
   const std::string step = "step " + std::to_string(r.step);
   if (overflows_at_least_scale)
     throw NumericFailure(step + ": gradients overflow in fp16 at train.min_loss_scale; lower train.lr, use " +
@@ -82,7 +82,7 @@ void require_finite(const StepRecord& r, bool overflows_at_least_scale) {
 
 Trainer::Trainer(const TrainContext& run)
     : run_(run),
-      plan_(build_plan(run.spec, run.mpi.rank(), workspace_of(run.device, run.spec, run.threads))),
+      plan_(nets::build_plan(run.spec, run.mpi.rank(), workspace_of(run.device, run.spec, run.threads))),
       programs_(run.spec, plan_),
       weighted_(run.spec) {
   start_threads(run.threads);
@@ -101,7 +101,7 @@ Trainer::~Trainer() {
   run_.background.watchdog().follow(nullptr);
 }
 
-EndRecord Trainer::run() {
+records::EndRecord Trainer::run() {
   begin();
   while (!progress_.over(run_.spec)) {
     if (run_.background.watchdog().stops_at(progress_.step)) return stop();
@@ -111,7 +111,7 @@ EndRecord Trainer::run() {
     ++progress_.step;
     observers_.on_step(result);
   }
-  EndRecord end;
+  records::EndRecord end;
   observers_.on_end(end);
   return end;
 }
@@ -162,23 +162,23 @@ void Trainer::read_samples(int64_t step, double& waited_s) {
       step + 1 < train.steps && train.replay_capacity == 0);
 }
 
-void Trainer::set_scalars(StepRecord& record) {
-  record.lr = learning_rate(run_.spec.train, record.step - 1, progress_.plateau);
+void Trainer::set_scalars(records::StepRecord& record) {
+  record.lr = inference::learning_rate(run_.spec.train, record.step - 1, progress_.plateau);
   float* const scalars = PlanMemory(plan_, processor_->backend()).scalars();
-  scalars[kLearningRate] = static_cast<float>(*record.lr);
-  scalars[kTraining] = 1;
-  scalars[kPadding] = 0;
+  scalars[plan::kLearningRate] = static_cast<float>(*record.lr);
+  scalars[plan::kTraining] = 1;
+  scalars[plan::kPadding] = 0;
   if (scales_loss(run_.spec))
-    record.loss_scale = scalars[kLossScale];
+    record.loss_scale = scalars[plan::kLossScale];
   else
-    scalars[kStep] = static_cast<float>(record.step);
+    scalars[plan::kStep] = static_cast<float>(record.step);
 }
 
 void Trainer::read_metrics(StepResult& result) const {
   const TrainSpec& train = run_.spec.train;
   const PlanMemory memory(plan_, processor_->backend());
   const float* const metrics = memory.floats(plan_.metrics);
-  StepRecord& r = result.record;
+  records::StepRecord& r = result.record;
   r.loss = metrics[0];
   if (of_words(plan_)) {
     result.error = std::exp(*r.loss);
@@ -194,12 +194,12 @@ void Trainer::read_metrics(StepResult& result) const {
   r.grad_norm = std::sqrt(static_cast<double>(*memory.floats(plan_.grad_norm2)));
   r.samples_per_s = static_cast<double>(train.global_batch) / r.seconds;
   r.epoch = (r.step - 1) / data_->steps_per_epoch();
-  if (r.loss_scale) r.skipped = memory.scalars()[kUnscale] == 0;
+  if (r.loss_scale) r.skipped = memory.scalars()[plan::kUnscale] == 0;
   const auto least = static_cast<float>(train.min_loss_scale);
   require_finite(r, r.skipped.value_or(false) && static_cast<float>(*r.loss_scale) <= least);
 }
 
-EndRecord Trainer::stop() {
+records::EndRecord Trainer::stop() {
   observers_.on_stop();
   const int signal = run_.background.watchdog().stop_signal();
   const int64_t every = run_.spec.train.checkpoint_every;
@@ -213,15 +213,15 @@ EndRecord Trainer::stop() {
 
 void Trainer::open_data() {
   run_.starting.stage("statistics of the data");
-  const Statistics known = statistics_of_data(run_);
+  const data::Statistics known = statistics_of_data(run_);
   run_.starting.stage("opening the data");
   data_.emplace(run_.spec, plan_, run_.mpi.rank(), known.mean.empty() ? nullptr : &known);
 }
 
 void Trainer::weigh_loss() {
-  weighted_.train = with_channel_loss(run_.spec, data_->net_channels().targets);
-  weighted_.train.latitudes = loss_latitudes(run_.spec, data_->latitudes());
-  know_loss_weights(plan_, weighted_.train);
+  weighted_.train = inference::with_channel_loss(run_.spec, data_->net_channels().targets);
+  weighted_.train.latitudes = nets::loss_latitudes(run_.spec, data_->latitudes());
+  nets::know_loss_weights(plan_, weighted_.train);
   print_loss_weights(run_, weighted_.train, *data_);
 }
 
@@ -238,9 +238,10 @@ void Trainer::take_memory() {
 void Trainer::add_watchers(std::unique_ptr<RunObserver> curves) {
   add_observers(observers_, {run_, weighted_, plan_, programs_, *data_, *processor_, progress_},
                 std::move(curves));
-  if (const auto about = processor_->describe(); !about.is_null()) run_.log.write(DeviceRecord{about});
+  if (const auto about = processor_->describe(); !about.is_null())
+    run_.log.write(records::DeviceRecord{about});
   for (const std::string& line : processor_->remarks()) run_.say(line);
   run_.background.watchdog().follow(&processor_->runner());
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

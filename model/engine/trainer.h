@@ -15,7 +15,7 @@
 #include "model/engine/step_programs.h"
 #include "model/engine/train_context.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class Trainer {
  public:
@@ -26,7 +26,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// The record of the run's end; `interrupted` where a signal stopped it. Collective.
-  EndRecord run();
+  records::EndRecord run();
 
  private:
   void open_data();
@@ -37,12 +37,12 @@ class Trainer {
   void begin();
   StepResult execute(int64_t step);
   void read_samples(int64_t step, double& waited_s);
-  void set_scalars(StepRecord& record);
+  void set_scalars(records::StepRecord& record);
   void read_metrics(StepResult& result) const;
-  EndRecord stop();
+  records::EndRecord stop();
 
   const TrainContext& run_;
-  Plan plan_;
+  plan::Plan plan_;
   const StepPrograms programs_;
   std::optional<OwnCores> own_cores_;  // before anything starts threads
   std::optional<RankData> data_;
@@ -53,4 +53,4 @@ class Trainer {
   RunObservers observers_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -16,12 +16,13 @@
 #include "model/engine/host/host.h"
 #include "model/inference/weights/checkpoint.h"
 
-namespace isobar {
+namespace isobar::forecast {
 namespace {
 
-std::vector<std::string> names_of_outputs(const CheckpointState& state) {
+std::vector<std::string> names_of_outputs(const inference::CheckpointState& state) {
   std::vector<std::string> names;
-  for (const NetChannel& c : outputs_of(state.channels, classes_of(state.spec))) names.push_back(c.name);
+  for (const inference::NetChannel& c : inference::outputs_of(state.channels, classes_of(state.spec)))
+    names.push_back(c.name);
   return names;
 }
 
@@ -29,18 +30,19 @@ std::vector<std::string> names_of_outputs(const CheckpointState& state) {
 
 ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) {
   const auto& [checkpoint, state, opened] = from;
-  const Dataset& set = *opened;
-  const SampleShape shape = set.shape();
+  const data::Dataset& set = *opened;
+  const data::SampleShape shape = set.shape();
   const int64_t in = shape.input.size(), out = shape.target.size(),
                 points = shape.target.height * shape.target.width;
   const std::map<std::string, std::string> about = {{"title", "forecasts of " + checkpoint.string()},
                                                     {"source", "Isobar, net.kind " + state.spec.net.kind()},
-                                                    {"history", utc_now() + " isobar forecast"}};
+                                                    {"history", engine::utc_now() + " isobar forecast"}};
   // Made first, so that an error leaves neither a file nor a progress bar.
-  auto net = std::make_unique<Forecaster>(checkpoint, state, std::min(q.batch, set.size()), q.threads);
-  std::optional<ForecastFile> fields;
-  std::optional<ClassFile> classes;
-  std::optional<ForecastArrays> arrays;
+  auto net =
+      std::make_unique<inference::Forecaster>(checkpoint, state, std::min(q.batch, set.size()), q.threads);
+  std::optional<data::ForecastFile> fields;
+  std::optional<data::ClassFile> classes;
+  std::optional<data::ForecastArrays> arrays;
   if (std::filesystem::path(q.out).extension() == ".npz")
     arrays.emplace(q.out, shape, set.channels().targets);
   else if (shape.classes > 0)
@@ -55,7 +57,7 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(q.batch, set.size() - first);
     if (net->batch() != n)  // the last batch
-      net = std::make_unique<Forecaster>(*net, n, q.threads);
+      net = std::make_unique<inference::Forecaster>(*net, n, q.threads);
     for (int64_t i = 0; i < n; ++i)
       from.read(first + i, input.data() + i * in, target.data() + i * out,
                 mask.empty() ? nullptr : mask.data() + i * out);
@@ -71,7 +73,7 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
       arrays ? arrays->append_classes(prediction.data(), n) : classes->append(prediction.data(), n);
       scores.count(target.data(), n);
     } else {
-      denormalise(state.channels.targets, points, n, prediction.data());
+      inference::denormalise(state.channels.targets, points, n, prediction.data());
       for (int64_t i = 0; i < n * out && !mask.empty(); ++i)  // masked points were never trained
         if (mask[i] == 0) prediction[i] = std::numeric_limits<float>::quiet_NaN();
       for (int64_t i = 0; i < n; ++i) {
@@ -88,4 +90,4 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
   return scores;
 }
 
-}  // namespace isobar
+}  // namespace isobar::forecast

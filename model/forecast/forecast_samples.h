@@ -11,11 +11,11 @@
 #include "model/forecast/forecast_steps.h"
 #include "model/inference/forecaster.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 class ForecastScores {  // means over samples
  public:
-  void add(const Forecaster& net) {
+  void add(const inference::Forecaster& net) {
     const auto samples = static_cast<double>(net.batch());
     const std::vector<double> errors = net.errors();
     errors_.resize(errors.size());
@@ -43,4 +43,4 @@ class ForecastScores {  // means over samples
 /// `q.out`: netCDF, or NumPy's .npz. The file of a classifier holds the probable class and all probabilities.
 ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from);
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -14,7 +14,7 @@
 #include "model/forecast/sample_tensors.h"
 #include "model/inference/roll_forward.h"
 
-namespace isobar {
+namespace isobar::forecast {
 namespace {
 
 void check_rolls(const StepsQuestion& q, const NetAndData& from) {
@@ -22,8 +22,8 @@ void check_rolls(const StepsQuestion& q, const NetAndData& from) {
   if (!spec.net.rolls_out())
     throw ConfigError(from.checkpoint.string(), "--steps", "a " + spec.net.kind() + " is not rolled forward",
                       "forecast one step: leave --steps out");
-  const SampleShape shape = from.set->shape();
-  const ChannelNames names = from.set->channels();
+  const data::SampleShape shape = from.set->shape();
+  const data::ChannelNames names = from.set->channels();
   const auto newest = names.inputs.begin() + (shape.history - 1) * shape.of_a_time();
   if (shape.target.channels > shape.of_a_time() ||
       !std::equal(names.targets.begin(), names.targets.end(), newest))
@@ -51,20 +51,20 @@ class Steps {
   }
 
   StepScores run() {
-    Coordinates at = set_.coordinates();
+    data::Coordinates at = set_.coordinates();
     at.time_units = std::isnan(set_.hours(0, 0)) ? "" : "hours since 1970-01-01 00:00:00";
     at.calendar = "standard";
-    auto net = std::make_unique<Forecaster>(from_.checkpoint, from_.state, std::min(q_.batch, set_.size()),
-                                            q_.threads);
-    ForecastFile file(q_.out,
-                      {{"title", "forecasts of " + from_.checkpoint.string()},
-                       {"source", "Isobar, net.kind " + from_.state.spec.net.kind()},
-                       {"history", utc_now() + " isobar forecast"}},
-                      set_.size(), shape_, set_.channels().targets, at, "forecast of ", scores_.hours);
+    auto net = std::make_unique<inference::Forecaster>(from_.checkpoint, from_.state,
+                                                       std::min(q_.batch, set_.size()), q_.threads);
+    data::ForecastFile file(q_.out,
+                            {{"title", "forecasts of " + from_.checkpoint.string()},
+                             {"source", "Isobar, net.kind " + from_.state.spec.net.kind()},
+                             {"history", engine::utc_now() + " isobar forecast"}},
+                            set_.size(), shape_, set_.channels().targets, at, "forecast of ", scores_.hours);
     Progress bar("forecasts", set_.size(), q_.bar);
     for (int64_t first = 0; first < set_.size();) {
       const int64_t n = std::min(q_.batch, set_.size() - first);
-      if (net->batch() != n) net = std::make_unique<Forecaster>(*net, n, q_.threads);
+      if (net->batch() != n) net = std::make_unique<inference::Forecaster>(*net, n, q_.threads);
       forecast(*net, first, n, file);
       bar.update(first += n);
     }
@@ -77,11 +77,11 @@ class Steps {
   // Reads sample i as number b of n: its input, the targets of all steps and the known inputs of later ones,
   // normalised.
   void read(int64_t i, int64_t b, int64_t n) {
-    const NetChannels& channels = from_.state.channels;
+    const inference::NetChannels& channels = from_.state.channels;
     const auto end = channels.inputs.end() - shape_.fixed;
-    const std::vector<NetChannel> known(end - shape_.known, end);
+    const std::vector<inference::NetChannel> known(end - shape_.known, end);
     sample_.read(i);
-    const auto take = [&](const std::string& name, const std::vector<NetChannel>& of,
+    const auto take = [&](const std::string& name, const std::vector<inference::NetChannel>& of,
                           std::vector<float>& all) {
       const int64_t count = static_cast<int64_t>(of.size()) * points();
       all.resize(static_cast<size_t>(n * count));
@@ -99,14 +99,14 @@ class Steps {
       take(step_tensor("forcing", k), known, forcings_[k]);
   }
 
-  void forecast(Forecaster& net, int64_t first, int64_t n, ForecastFile& file) {
+  void forecast(inference::Forecaster& net, int64_t first, int64_t n, data::ForecastFile& file) {
     targets_.resize(static_cast<size_t>(shape_.steps));
     forcings_.resize(static_cast<size_t>(shape_.steps));
     masks_.resize(static_cast<size_t>(shape_.steps));
     for (int64_t b = 0; b < n; ++b) read(first + b, b, n);
     const auto size = static_cast<size_t>(shape_.target.size());
     std::vector<std::vector<float>> predicted(static_cast<size_t>(shape_.steps));
-    RollForward roll(net, shape_.history, shape_.known, shape_.fixed);
+    inference::RollForward roll(net, shape_.history, shape_.known, shape_.fixed);
     roll.start(input_.data());
     for (int64_t k = 0; k < shape_.steps; ++k) {
       if (net.reads_times()) {
@@ -125,7 +125,7 @@ class Steps {
       };
       where_masked(0);  // as masked inputs are
       if (k + 1 < shape_.steps) roll.follow(now.data(), forcings_[static_cast<size_t>(k)].data());
-      denormalise(from_.state.channels.targets, points(), n, now.data());
+      inference::denormalise(from_.state.channels.targets, points(), n, now.data());
       where_masked(std::numeric_limits<float>::quiet_NaN());
     }
     for (int64_t b = 0; b < n; ++b)
@@ -133,7 +133,7 @@ class Steps {
         file.append(of_step.data() + static_cast<size_t>(b) * size, set_.hours(first + b, 0));
   }
 
-  void add(const Forecaster& net, size_t k, int64_t n) {
+  void add(const inference::Forecaster& net, size_t k, int64_t n) {
     const double share = static_cast<double>(n) / static_cast<double>(set_.size());
     const std::vector<double> errors = net.errors();
     scores_.loss[k] += share * net.loss();
@@ -143,8 +143,8 @@ class Steps {
 
   const StepsQuestion& q_;
   const NetAndData& from_;
-  const Dataset& set_;
-  const SampleShape shape_;
+  const data::Dataset& set_;
+  const data::SampleShape shape_;
   SampleTensors sample_;
   std::vector<float> input_;
   std::vector<std::vector<float>> targets_, masks_, forcings_;  // by step
@@ -158,4 +158,4 @@ StepScores forecast_steps(const StepsQuestion& q, const NetAndData& from) {
   return Steps(q, from).run();
 }
 
-}  // namespace isobar
+}  // namespace isobar::forecast

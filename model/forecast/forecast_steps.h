@@ -5,7 +5,7 @@
 
 #include "model/forecast/net_and_data.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 struct StepsQuestion {
   std::string out;  // netCDF
@@ -22,4 +22,4 @@ struct StepScores {
 /// `from`: opened with this number of steps. Throws ConfigError for a net that cannot roll out.
 StepScores forecast_steps(const StepsQuestion& q, const NetAndData& from);
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -10,11 +10,11 @@
 #include "model/engine/validation/jacobian_statistics.h"
 #include "model/inference/jacobian.h"
 
-namespace isobar {
+namespace isobar::forecast {
 namespace {
 
 // Elements of a sample's prediction to differentiate: every target, of fields at one point.
-std::vector<int64_t> rows_of(const JacobianQuestion& q, const SampleShape& shape) {
+std::vector<int64_t> rows_of(const JacobianQuestion& q, const data::SampleShape& shape) {
   const int64_t points = shape.target.height * shape.target.width;
   int64_t at = 0;
   if (shape.of_table && !q.point.empty())
@@ -39,13 +39,14 @@ std::vector<int64_t> rows_of(const JacobianQuestion& q, const SampleShape& shape
   return rows;
 }
 
-std::string units_of(const NetChannel& y, const NetChannel& x) {
+std::string units_of(const inference::NetChannel& y, const inference::NetChannel& x) {
   return y.units.empty() || x.units.empty() ? "" : "(" + y.units + ") / (" + x.units + ")";
 }
 
 // Converts [outputs, inputs, H, W] of a sample to physical units.
-void to_physical(const std::vector<NetChannel>& inputs, const std::vector<NetChannel>& outputs,
-                 int64_t points, std::vector<float>& rows) {
+void to_physical(const std::vector<inference::NetChannel>& inputs,
+                 const std::vector<inference::NetChannel>& outputs, int64_t points,
+                 std::vector<float>& rows) {
   for (size_t y = 0; y < outputs.size(); ++y)
     for (size_t x = 0; x < inputs.size(); ++x) {
       const float scale = outputs[y].std / inputs[x].std;
@@ -57,30 +58,30 @@ void to_physical(const std::vector<NetChannel>& inputs, const std::vector<NetCha
 }  // namespace
 
 JacobianAnswer write_jacobians(const JacobianQuestion& q, const NetAndData& from) {
-  const SampleShape shape = from.set->shape();
-  const NetChannels& channels = from.state.channels;
-  const std::vector<NetChannel> outputs = outputs_of(channels, shape.classes);
+  const data::SampleShape shape = from.set->shape();
+  const inference::NetChannels& channels = from.state.channels;
+  const std::vector<inference::NetChannel> outputs = inference::outputs_of(channels, shape.classes);
   const std::vector<int64_t> which = rows_of(q, shape);
-  Jacobian jacobian(from.state.spec, static_cast<int64_t>(outputs.size()), q.threads);
-  jacobian.take_weights(Forecaster(from.checkpoint, from.state, 1, q.threads));
+  inference::Jacobian jacobian(from.state.spec, static_cast<int64_t>(outputs.size()), q.threads);
+  jacobian.take_weights(inference::Forecaster(from.checkpoint, from.state, 1, q.threads));
 
   const int64_t points = shape.input.height * shape.input.width;
-  Coordinates at = from.set->places();
+  data::Coordinates at = from.set->places();
   at.units.clear();
   std::vector<std::string> names;
-  for (const NetChannel& y : outputs)
-    for (const NetChannel& x : channels.inputs) {
+  for (const inference::NetChannel& y : outputs)
+    for (const inference::NetChannel& x : channels.inputs) {
       names.push_back("d_" + y.name + "_d_" + x.name);
       at.units.push_back(units_of(y, x));
     }
   std::map<std::string, std::string> about = {{"title", "Jacobians of " + from.checkpoint.string()},
                                               {"source", "Isobar, net.kind " + from.state.spec.net.kind()},
-                                              {"history", utc_now() + " isobar jacobian"}};
+                                              {"history", engine::utc_now() + " isobar jacobian"}};
   if (!q.point.empty())
     about["point"] = "row " + std::to_string(q.point[0]) + ", column " + std::to_string(q.point[1]);
-  SampleShape file_shape = shape;
+  data::SampleShape file_shape = shape;
   file_shape.target = {static_cast<int64_t>(names.size()), shape.input.height, shape.input.width};
-  ForecastFile file(q.out, about, from.set->size(), file_shape, names, at, "derivative ");
+  data::ForecastFile file(q.out, about, from.set->size(), file_shape, names, at, "derivative ");
   Progress bar("jacobians", from.set->size(), q.bar);
   std::vector<float> input(shape.input.size()), target(shape.target.size());
   std::vector<std::vector<float>> samples;
@@ -96,7 +97,7 @@ JacobianAnswer write_jacobians(const JacobianQuestion& q, const NetAndData& from
   bar.finish();
 
   JacobianAnswer answer;
-  answer.statistics = statistics_of(samples, static_cast<int64_t>(which.size()), shape.input.size());
+  answer.statistics = engine::statistics_of(samples, static_cast<int64_t>(which.size()), shape.input.size());
   for (size_t x = 0; x < channels.inputs.size(); ++x) {
     const auto first = answer.statistics.sensitivity.begin() + static_cast<int64_t>(x) * points;
     answer.inputs.push_back(
@@ -105,4 +106,4 @@ JacobianAnswer write_jacobians(const JacobianQuestion& q, const NetAndData& from
   return answer;
 }
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -10,7 +10,7 @@
 #include "model/forecast/net_and_data.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 struct JacobianQuestion {
   std::string out;
@@ -24,10 +24,10 @@ struct InputSensitivity {
       0;  // mean |dy/dx| over samples and targets, normalised; of a field its sum over points
 };
 struct JacobianAnswer {
-  JacobianRecord statistics;
+  records::JacobianRecord statistics;
   std::vector<InputSensitivity> inputs;
 };
 /// Throws ConfigError for a point that is missing or not on the grid.
 JacobianAnswer write_jacobians(const JacobianQuestion& q, const NetAndData& from);
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -8,7 +8,7 @@
 #include "model/engine/channels_of_data.h"
 #include "model/inference/weights/open_checkpoint.h"
 
-namespace isobar {
+namespace isobar::forecast {
 namespace {
 
 // The spec with other data, or with its own validation data, normalised as in training.
@@ -25,9 +25,10 @@ RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, i
 }
 
 // Checks that the data have the net's channels in its order, by name where both sides have names.
-void check_channels(const CheckpointState& state, const Dataset& set, const std::string& checkpoint) {
-  const ChannelNames have = set.channels();
-  const auto same = [&](const std::vector<NetChannel>& want, const std::vector<std::string>& got,
+void check_channels(const inference::CheckpointState& state, const data::Dataset& set,
+                    const std::string& checkpoint) {
+  const data::ChannelNames have = set.channels();
+  const auto same = [&](const std::vector<inference::NetChannel>& want, const std::vector<std::string>& got,
                         const char* key) {
     for (size_t c = 0; c < std::max(want.size(), got.size()); ++c)
       if (c >= want.size() || c >= got.size() || want[c].name != got[c])
@@ -46,28 +47,29 @@ void check_channels(const CheckpointState& state, const Dataset& set, const std:
 NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples,
                              int64_t steps) {
   NetAndData n;
-  n.checkpoint = find_checkpoint(from, "");
-  n.state = state_of(n.checkpoint);
+  n.checkpoint = inference::find_checkpoint(from, "");
+  n.state = inference::state_of(n.checkpoint);
   if (!n.state.checkable())
     throw ConfigError(n.checkpoint.string(), "", "was written before checkpoints said what their net is",
                       "train it again, or resume it for a step");
   n.state.spec = with_data(n.state.spec, from, data, samples);
   const bool own = n.state.channels.known();
   if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may no longer exist
-  require_data(n.state.spec);
+  data::require_data(n.state.spec);
   const DataSpec& d = n.state.spec.data;
   RunSpec rolled = n.state.spec;
   if (steps > 0) rolled.train.rollout = steps;
   rolled.train.rollout_gradient = RolloutGradient::all;
-  const SampleShape shape = sample_shape(rolled);
-  Statistics known;
-  if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
-  n.set = open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);
+  const data::SampleShape shape = data::sample_shape(rolled);
+  data::Statistics known;
+  if (!own && data::needs_statistics(d, shape)) known = data::begin_statistics(d, shape)();
+  n.set = data::open_dataset(d, d.valid, data::Split::valid, shape,
+                             own || !known.mean.empty() ? &known : nullptr);
   n.state.spec.train.latitudes = n.set->coordinates().latitude;
   if (own) {
     check_channels(n.state, *n.set, n.checkpoint.string());
   } else {
-    n.state.channels = channels_of_data(*n.set);
+    n.state.channels = engine::channels_of_data(*n.set);
     std::fprintf(stderr,
                  "isobar: %s does not say how its channels are normalised: computed from data.train\n",
                  n.checkpoint.c_str());
@@ -79,13 +81,13 @@ void NetAndData::read(int64_t i, float* input, float* target, float* mask) const
   if (set->shape().masked) {
     std::vector<float> unread;  // nets of one step have no further tensors
     std::vector<float*> to;
-    for (const SampleTensor& t : set->tensors())
+    for (const data::SampleTensor& t : set->tensors())
       to.push_back(t.name == "input"          ? input
                    : t.name == "target"       ? target
                    : t.name == "mask" && mask ? mask
                                               : nullptr);
     int64_t room = 0;
-    const std::vector<SampleTensor> tensors = set->tensors();
+    const std::vector<data::SampleTensor> tensors = set->tensors();
     for (size_t k = 0; k < to.size(); ++k) room += to[k] ? 0 : tensors[k].size;
     unread.resize(static_cast<size_t>(room));
     for (size_t k = 0, at = 0; k < to.size(); ++k)
@@ -95,17 +97,17 @@ void NetAndData::read(int64_t i, float* input, float* target, float* mask) const
     set->read(i, input, target);
   }
   if (!set->target_statistics().mean.empty()) return;  // older checkpoints lack the target statistics
-  const FieldShape in = set->shape().input, out = set->shape().target;
+  const data::FieldShape in = set->shape().input, out = set->shape().target;
   normalised(state.channels.inputs, in.height * in.width, input, input);
   normalised(state.channels.targets, out.height * out.width, target, target);
 }
 
-void NetAndData::normalised(const std::vector<NetChannel>& channels, int64_t points, const float* x,
-                            float* out) const {
-  normalise(channels, points, 1, x, out);
+void NetAndData::normalised(const std::vector<inference::NetChannel>& channels, int64_t points,
+                            const float* x, float* out) const {
+  inference::normalise(channels, points, 1, x, out);
   if (state.spec.data.mask.empty()) return;
   std::replace_if(
       out, out + static_cast<int64_t>(channels.size()) * points, [](float v) { return std::isnan(v); }, 0.0f);
 }
 
-}  // namespace isobar
+}  // namespace isobar::forecast

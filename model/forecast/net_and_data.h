@@ -11,17 +11,18 @@
 #include "model/data/dataset.h"
 #include "model/inference/weights/checkpoint_state.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 struct NetAndData {
   std::filesystem::path checkpoint;
-  CheckpointState state;  // with its channels, and the spec of the data
-  std::unique_ptr<Dataset> set;
+  inference::CheckpointState state;  // with its channels, and the spec of the data
+  std::unique_ptr<data::Dataset> set;
 
   /// Sample i, normalised as in training. `mask`: target points that count, for nets trained with a mask
   void read(int64_t i, float* input, float* target, float* mask = nullptr) const;
   /// Normalises [channels, points] of a sample as in training; missing values become the mean.
-  void normalised(const std::vector<NetChannel>& channels, int64_t points, const float* x, float* out) const;
+  void normalised(const std::vector<inference::NetChannel>& channels, int64_t points, const float* x,
+                  float* out) const;
 };
 
 /// `from`: a run or a checkpoint. `data`: as data.valid, "": the run's own validation data. `samples`: the
@@ -29,4 +30,4 @@ struct NetAndData {
 NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples,
                              int64_t steps = 1);
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -8,12 +8,12 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 class SampleTensors {
  public:
-  explicit SampleTensors(const Dataset& set) : set_(set) {
-    for (const SampleTensor& t : set.tensors())
+  explicit SampleTensors(const data::Dataset& set) : set_(set) {
+    for (const data::SampleTensor& t : set.tensors())
       places_.push_back((tensors_[t.name] = std::vector<float>(static_cast<size_t>(t.size))).data());
   }
   void read(int64_t i) { set_.read_tensors(i, places_); }
@@ -23,9 +23,9 @@ class SampleTensors {
   }
 
  private:
-  const Dataset& set_;
+  const data::Dataset& set_;
   std::map<std::string, std::vector<float>> tensors_;  // std::map: pointers into it stay valid
   std::vector<float*> places_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::forecast

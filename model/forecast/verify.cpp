@@ -17,14 +17,14 @@
 #include "model/inference/weights/open_checkpoint.h"
 #include "model/skill/climatology.h"
 
-namespace isobar {
+namespace isobar::forecast {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kClimatologyFields = 20000;  // most fields averaged; beyond, an evenly spaced subset
 
 void check(const NetAndData& n) {
-  const SampleShape shape = n.set->shape();
+  const data::SampleShape shape = n.set->shape();
   const std::string& net = n.state.spec.net.kind();
   if (shape.of_table)
     throw ConfigError(n.checkpoint.string(), "net.kind",
@@ -49,9 +49,9 @@ bool inside(const std::vector<double>& region, double latitude, double longitude
 // trained so; points of a requested region count by area.
 std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
                                const std::optional<GridBox>& predicted) {
-  const FieldShape s = n.set->shape().target;
-  const Coordinates at = n.set->coordinates();
-  std::vector<double> w = area_weights(s.height, s.width, at.latitude);
+  const data::FieldShape s = n.set->shape().target;
+  const data::Coordinates at = n.set->coordinates();
+  std::vector<double> w = skill::area_weights(s.height, s.width, at.latitude);
   if (!at.no_degrees.empty()) {  // taking rows from pole to pole would be a guess
     std::fprintf(stderr, "isobar: all points count alike: %s\n", at.no_degrees.c_str());
     std::fill(w.begin(), w.end(), 1 / static_cast<double>(s.height * s.width));
@@ -87,7 +87,7 @@ std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
   return w;
 }
 
-std::vector<std::vector<double>> thresholds_of(const std::vector<NetChannel>& channels,
+std::vector<std::vector<double>> thresholds_of(const std::vector<inference::NetChannel>& channels,
                                                const std::map<std::string, std::vector<double>>& given) {
   std::vector<std::vector<double>> out(channels.size());
   for (const auto& [name, values] : given) {
@@ -95,7 +95,7 @@ std::vector<std::vector<double>> thresholds_of(const std::vector<NetChannel>& ch
         std::find_if(channels.begin(), channels.end(), [&](const auto& c) { return c.name == name; });
     if (at == channels.end()) {
       std::string have;
-      for (const NetChannel& c : channels) have += (have.empty() ? "" : ", ") + c.name;
+      for (const inference::NetChannel& c : channels) have += (have.empty() ? "" : ", ") + c.name;
       throw ConfigError("isobar verify", "--threshold", name + " is no target of this net", "it has " + have);
     }
     out[static_cast<size_t>(at - channels.begin())] = values;
@@ -104,9 +104,10 @@ std::vector<std::vector<double>> thresholds_of(const std::vector<NetChannel>& ch
 }
 
 // Single fields in physical units, over all times of the climatology.
-std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const NetAndData& n,
-                                              std::string& why_not) {
-  const CheckpointState trained = state_of(n.checkpoint);  // open_net_and_data has removed its data
+std::unique_ptr<data::Dataset> open_for_climatology(const VerifyQuestion& q, const NetAndData& n,
+                                                    std::string& why_not) {
+  const inference::CheckpointState trained =
+      inference::state_of(n.checkpoint);  // open_net_and_data has removed its data
   DataSpec d = trained.spec.data;
   d.limit_samples = 0;
   if (!q.climatology.empty()) {
@@ -114,13 +115,13 @@ std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const Net
     d.train_fraction = 1;
     d.dates.clear();
   }
-  SampleShape one = n.set->shape();
+  data::SampleShape one = n.set->shape();
   one.input.channels = one.of_a_time() + one.fixed;
   one.history = one.steps = one.first_step = 1;
   one.later = 0;
-  const Statistics physical;
+  const data::Statistics physical;
   try {
-    return open_dataset(d, d.train, Split::train, one, &physical);
+    return data::open_dataset(d, d.train, data::Split::train, one, &physical);
   } catch (const ConfigError& e) {
     if (!q.climatology.empty()) throw;
     why_not = e.what();  // the training data may no longer exist; all else works without
@@ -128,7 +129,7 @@ std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const Net
   }
 }
 
-int64_t mean_of(const Dataset& set, Climatology& usual, bool bar) {
+int64_t mean_of(const data::Dataset& set, skill::Climatology& usual, bool bar) {
   int64_t every = (set.size() + kClimatologyFields - 1) / kClimatologyFields;
   while (std::gcd(every, int64_t{24}) > 1) ++every;  // whatever data.dt is, all hours of the day are sampled
   Progress progress("climatology", set.size() / every, bar);
@@ -147,48 +148,49 @@ int64_t mean_of(const Dataset& set, Climatology& usual, bool bar) {
 
 }  // namespace
 
-Verification verify(const VerifyQuestion& q) {
+skill::Verification verify(const VerifyQuestion& q) {
   const NetAndData n = open_net_and_data(q.from, q.data, q.samples, q.steps);
   check(n);
-  const Dataset& set = *n.set;
-  const SampleShape shape = set.shape();
-  const FieldShape out = shape.target;
-  const NetChannels& channels = n.state.channels;
+  const data::Dataset& set = *n.set;
+  const data::SampleShape shape = set.shape();
+  const data::FieldShape out = shape.target;
+  const inference::NetChannels& channels = n.state.channels;
   const auto size = static_cast<size_t>(out.size());
   const int64_t points = out.height * out.width, leads = shape.steps;
-  Forecaster net(n.checkpoint, n.state, 1, q.threads);
+  inference::Forecaster net(n.checkpoint, n.state, 1, q.threads);
   const std::vector<double> weights = weights_of(q, n, net.region());
-  const Skill none(leads, out.channels, weights, thresholds_of(channels.targets, q.thresholds));
-  Verification v{.checkpoint = n.checkpoint.string(),
-                 .of_data = n.state.spec.data.valid.empty() ? n.state.spec.data.train + ", its last part"
-                                                            : n.state.spec.data.valid,
-                 .trained_steps = n.state.train.step,
-                 .samples = set.size(),
-                 .channels = channels.targets,
-                 .net = none,
-                 .persistence = none,
-                 .climatology = none};
+  const skill::Skill none(leads, out.channels, weights, thresholds_of(channels.targets, q.thresholds));
+  skill::Verification v{.checkpoint = n.checkpoint.string(),
+                        .of_data = n.state.spec.data.valid.empty()
+                                       ? n.state.spec.data.train + ", its last part"
+                                       : n.state.spec.data.valid,
+                        .trained_steps = n.state.train.step,
+                        .samples = set.size(),
+                        .channels = channels.targets,
+                        .net = none,
+                        .persistence = none,
+                        .climatology = none};
   for (int64_t k = 1; k <= leads; ++k) v.lead_hours.push_back(set.hours(0, k) - set.hours(0, 0));
 
-  Climatology usual(out.size());
-  const std::unique_ptr<Dataset> past = open_for_climatology(q, n, v.no_climatology);
+  skill::Climatology usual(out.size());
+  const std::unique_ptr<data::Dataset> past = open_for_climatology(q, n, v.no_climatology);
   if (past) v.climatology_fields = mean_of(*past, usual, q.bar);
 
-  const Coordinates where = set.coordinates();
+  const data::Coordinates where = set.coordinates();
   const std::vector<double> rows = where.no_degrees.empty()
                                        ? row_weights(out.height, where.latitude)
                                        : std::vector<double>(static_cast<size_t>(out.height), 1.0);
-  v.predicted.assign(static_cast<size_t>(leads), ZonalSpectrum(out.channels, rows, out.width));
+  v.predicted.assign(static_cast<size_t>(leads), skill::ZonalSpectrum(out.channels, rows, out.width));
   v.observed = v.predicted;
   const bool masked = !n.state.spec.data.mask.empty();  // missing values are NaN, and the net reads the mean
   const bool whole = !net.region() && q.region.empty() && !masked;  // spectra need whole fields
-  v.map = ErrorMap({out.channels, out.height, out.width}, set.coordinates().latitude,
-                   set.coordinates().longitude);
+  v.map = skill::ErrorMap({out.channels, out.height, out.width}, set.coordinates().latitude,
+                          set.coordinates().longitude);
 
-  RollForward roll(net, shape.history, shape.known, shape.fixed);
+  inference::RollForward roll(net, shape.history, shape.known, shape.fixed);
   const std::vector<int64_t> persistent = set.channels().persistent();
   const auto end = channels.inputs.end() - shape.fixed;
-  const std::vector<NetChannel> known(end - shape.known, end);
+  const std::vector<inference::NetChannel> known(end - shape.known, end);
   SampleTensors sample(set);
   std::vector<float> input(static_cast<size_t>(shape.input.size())), prediction(size), field(size),
       same(size);
@@ -213,7 +215,7 @@ Verification verify(const VerifyQuestion& q) {
       if (net.reads_times()) net.at({set.hours(i, k)});
       roll.step(prediction.data());
       field = prediction;
-      denormalise(channels.targets, points, 1, field.data());
+      inference::denormalise(channels.targets, points, 1, field.data());
       const float* truth = sample[step_tensor("target", k)];
       const float* then = usual.at(set.hours(i, k + 1));
       const std::vector<double> rmse = v.net.add(k, field.data(), truth, then);
@@ -241,4 +243,4 @@ Verification verify(const VerifyQuestion& q) {
   return v;
 }
 
-}  // namespace isobar
+}  // namespace isobar::forecast

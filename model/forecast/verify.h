@@ -9,7 +9,7 @@
 
 #include "model/skill/verification.h"
 
-namespace isobar {
+namespace isobar::forecast {
 
 struct VerifyQuestion {
   std::string from, data;   // a run or a checkpoint; as data.valid, "": the run's own validation data
@@ -23,6 +23,6 @@ struct VerifyQuestion {
 };
 
 /// Throws ConfigError, also for a net that cannot roll out that far.
-Verification verify(const VerifyQuestion& q);
+skill::Verification verify(const VerifyQuestion& q);
 
-}  // namespace isobar
+}  // namespace isobar::forecast

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-namespace isobar {
+namespace isobar::inference {
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   void* p =
@@ -24,4 +24,4 @@ Arena::~Arena() {
   ::munmap(data_, static_cast<size_t>(bytes_));
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::inference {
 
 class OutOfMemory : public std::runtime_error {
   using runtime_error::runtime_error;
@@ -29,4 +29,4 @@ class Arena {
   int64_t bytes_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/names/named_factor.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 std::string names_of(const std::vector<ChannelPlace>& places) {
@@ -135,4 +135,4 @@ TrainSpec with_channel_loss(const RunSpec& spec, const std::vector<NetChannel>& 
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -11,7 +11,7 @@
 #include "model/base/spec/spec.h"
 #include "model/inference/weights/net_channels.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 struct ChannelPlace {
   std::string name, variable;  // "z500", "z"; both equal for surface variables
@@ -29,4 +29,4 @@ TrainSpec with_channel_loss(const RunSpec& spec, const std::vector<NetChannel>& 
 /// True when the configuration weighs channels
 bool weighs_channels(const TrainSpec& t);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -10,7 +10,7 @@
 #include "model/nets/transformer/block_shape.h"
 #include "model/nets/transformer/rotary.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 void add(int64_t n, const float* x, float* y) {
@@ -24,17 +24,17 @@ void add(int64_t n, const float* x, float* y) {
 Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
     : net_(*spec.net.words()),
       llama_(spec.net.kind() == LlamaSpec::kKind),
-      activation_(llama_ ? Activation::silu : isobar::activation_of(spec.net.gpt().gelu)),
+      activation_(llama_ ? Activation::silu : isobar::nets::activation_of(spec.net.gpt().gelu)),
       head_norms_(llama_ && spec.net.llama().qk_norm),
       window_(llama_ ? spec.net.llama().window() : 0),
-      score_growth_(llama_ ? score_growth(spec.net.llama()) : 1),
+      score_growth_(llama_ ? nets::score_growth(spec.net.llama()) : 1),
       d_(llama_ ? spec.net.llama().head_width() : net_.embed_dim / net_.num_heads),
       turned_(llama_ ? spec.net.llama().rotary_width() : d_),
       queries_(net_.num_heads * d_),
       kv_(net_.kv_heads() * d_),
       embed_(weights.merged("embed.weight")) {
   if (llama_)
-    rotary_ = rotary_values(spec.net.llama().rotary, turned_, {0, net_.seq_length});
+    rotary_ = nets::rotary_values(spec.net.llama().rotary, turned_, {0, net_.seq_length});
   else
     positions_ = weights.merged("pos_embed");
   for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
@@ -219,4 +219,4 @@ int32_t drawn(std::span<const float> logits, const Draw& how, uint64_t index) {
   return static_cast<int32_t>(std::min<int64_t>(word, static_cast<int64_t>(logits.size()) - 1));
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -18,7 +18,7 @@
 #include "model/inference/decoder_latent.h"
 #include "model/inference/weights/trained_weights.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class Decoder {
  public:
@@ -85,4 +85,4 @@ struct Draw {
 /// A word by softmax(logits / temperature). The draw depends on seed and `index` alone.
 int32_t drawn(std::span<const float> logits, const Draw& how, uint64_t index);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -2,7 +2,7 @@
 
 #include "model/backend/cpu/isa/kernels.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 cpu::Gemm product(int64_t m, int64_t n, int64_t k) {
@@ -62,4 +62,4 @@ void DecoderExperts::operator()(int64_t tokens, const float* h, float* y) {
   cpu::combine(tokens, width_, top_, DType::f32, x, place_.data(), tokens * top_, y);
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

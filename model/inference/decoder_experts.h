@@ -7,7 +7,7 @@
 #include "model/base/spec/spec.h"
 #include "model/inference/weights/trained_weights.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class DecoderExperts {
  public:
@@ -24,4 +24,4 @@ class DecoderExperts {
   std::vector<int32_t> order_, place_, chosen_, offsets_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -4,7 +4,7 @@
 
 #include "model/backend/cpu/isa/kernels.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 float* room(std::vector<float>& v, int64_t n) {
@@ -78,4 +78,4 @@ const float* DecoderLatent::values_of(int64_t tokens, const float* o) {
   return to;
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

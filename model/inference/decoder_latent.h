@@ -7,7 +7,7 @@
 #include "model/base/spec/spec.h"
 #include "model/inference/weights/trained_weights.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class DecoderLatent {
  public:
@@ -28,4 +28,4 @@ class DecoderLatent {
   std::vector<float> latents_, normed_, rstd_, heads_q_, heads_kv_, all_, narrow_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -21,7 +21,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 inline bool may_stop_early(const TrainSpec& t) {
   return t.early_stopping_patience > 0 || t.jacobian_window > 0;
@@ -66,4 +66,4 @@ struct EarlyStop {
   }
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

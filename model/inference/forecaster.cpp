@@ -15,7 +15,7 @@
 #include "model/nets/points.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 // The net on one rank, in its own precision and with its own loss
@@ -24,7 +24,7 @@ RunSpec alone(const RunSpec& trained, int64_t batch) {
   s.train.loss = trained.train.loss;
   s.train.loss_weights = trained.train.loss_weights;
   s.train.latitude_weights = trained.train.latitude_weights;
-  s.train.latitudes = loss_latitudes(s, trained.train.latitudes);
+  s.train.latitudes = nets::loss_latitudes(s, trained.train.latitudes);
   s.train.intense_above = trained.train.intense_above;
   s.train.intense_weights = trained.train.intense_weights;
   s.train.huber_delta = trained.train.huber_delta;
@@ -42,9 +42,9 @@ RunSpec with_loss_of(const CheckpointState& state) {
   return s;
 }
 
-const Op& loss_of(const Plan& plan, const RunSpec& spec) {
-  const auto at = std::find_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
-    return op.kind == OpKind::loss_sums || op.kind == OpKind::cross_entropy;
+const plan::Op& loss_of(const plan::Plan& plan, const RunSpec& spec) {
+  const auto at = std::find_if(plan.ops.begin(), plan.ops.end(), [](const plan::Op& op) {
+    return op.kind == plan::OpKind::loss_sums || op.kind == plan::OpKind::cross_entropy;
   });
   if (at == plan.ops.end() || spec.net.words())
     throw ConfigError(
@@ -53,15 +53,15 @@ const Op& loss_of(const Plan& plan, const RunSpec& spec) {
   return *at;
 }
 
-const View& prediction_of(const Op& loss) {
-  return loss.kind == OpKind::loss_sums ? in<OpKind::loss_sums>(loss, "pred")
-                                        : in<OpKind::cross_entropy>(loss, "logits");
+const plan::View& prediction_of(const plan::Op& loss) {
+  return loss.kind == plan::OpKind::loss_sums ? plan::in<plan::OpKind::loss_sums>(loss, "pred")
+                                              : plan::in<plan::OpKind::cross_entropy>(loss, "logits");
 }
 
 // Patch layout of the prediction; logits have no positions
-ImageAttrs patches_of_prediction(const Op& loss) {
-  if (loss.kind == OpKind::loss_sums) return loss.as<LossAttrs>().image;
-  const auto& a = loss.as<CrossEntropyAttrs>();
+plan::ImageAttrs patches_of_prediction(const plan::Op& loss) {
+  if (loss.kind == plan::OpKind::loss_sums) return loss.as<plan::LossAttrs>().image;
+  const auto& a = loss.as<plan::CrossEntropyAttrs>();
   return {.batch = a.rows, .channels = a.cols, .height = 1, .width = 1, .patch = 1};
 }
 
@@ -75,11 +75,11 @@ float number_at(const std::byte* p, DType t, int64_t i) {
 
 Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
     : spec_(alone(spec, batch)),
-      plan_(build_plan(spec_, 0, cpu_workspace(threads))),
+      plan_(nets::build_plan(spec_, 0, cpu_workspace(threads))),
       predicted_(prediction_of(loss_of(plan_, spec_))),
       patches_(patches_of_prediction(loss_of(plan_, spec_))),
-      eval_(in_order(plan_, link(plan_, plan_.eval, true), {predicted_, plan_.metrics})),
-      predict_(in_order(plan_, needed_for(plan_, eval_.program, {predicted_}), {predicted_})),
+      eval_(in_order(plan_, plan::link(plan_, plan_.eval, true), {predicted_, plan_.metrics})),
+      predict_(in_order(plan_, plan::needed_for(plan_, eval_.program, {predicted_}), {predicted_})),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data()) {
   backend_.load_constants();
@@ -92,25 +92,25 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
   one.threads = threads;
   TrainedWeights(OpenCheckpoint(checkpoint, CheckpointPart::weights, one))
       .load(plan_, floats(plan_.params_all));
-  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
+  run_in_order(plan_, plan::link(plan_, plan_.init, true), backend_);
 }
 
 // The order of parameters in a one-rank plan does not depend on the batch.
 Forecaster::Forecaster(const Forecaster& same, int64_t batch, int threads)
     : Forecaster(same.spec_, batch, threads) {
   std::copy_n(same.floats(same.plan_.params_all), plan_.params_all.count, floats(plan_.params_all));
-  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
+  run_in_order(plan_, plan::link(plan_, plan_.init, true), backend_);
 }
 
 Forecaster::Shape Forecaster::input() const {
   const auto at = std::find_if(plan_.batch.begin(), plan_.batch.end(),
-                               [](const BatchTensor& t) { return t.role == BatchRole::input; });
+                               [](const plan::BatchTensor& t) { return t.role == plan::BatchRole::input; });
   const Shape out = output();
   return {at->sample / (out.height * out.width), out.height, out.width};
 }
 
 std::optional<GridBox> Forecaster::region() const {
-  return predicted_region(spec_.net);
+  return nets::predicted_region(spec_.net);
 }
 
 Forecaster::Shape Forecaster::output() const {
@@ -129,7 +129,7 @@ void Forecaster::operator()(const float* input, const float* target, float* pred
 
 bool Forecaster::reads_mask() const {
   return std::any_of(plan_.batch.begin(), plan_.batch.end(),
-                     [](const BatchTensor& t) { return t.role == BatchRole::mask; });
+                     [](const plan::BatchTensor& t) { return t.role == plan::BatchRole::mask; });
 }
 
 void Forecaster::operator()(const Fill& input, float* prediction) {
@@ -138,7 +138,7 @@ void Forecaster::operator()(const Fill& input, float* prediction) {
 
 bool Forecaster::reads_times() const {
   return std::any_of(plan_.batch.begin(), plan_.batch.end(),
-                     [](const BatchTensor& t) { return t.role == BatchRole::time; });
+                     [](const plan::BatchTensor& t) { return t.role == plan::BatchRole::time; });
 }
 
 void Forecaster::compute(const InOrder& ops, const Fill& input, const float* target, const float* mask,
@@ -147,15 +147,15 @@ void Forecaster::compute(const InOrder& ops, const Fill& input, const float* tar
     throw ConfigError("", "net.kind", spec_.net.kind() + " reads the times of its samples, and got none",
                       "forecast from files with a time axis (isobar forecast --data)");
   backend_.on_fetch([&](int32_t, const BatchPlaces& to) {
-    for (const BatchTensor& t : plan_.batch) {
-      if (t.role == BatchRole::time) {
+    for (const plan::BatchTensor& t : plan_.batch) {
+      if (t.role == plan::BatchRole::time) {
         for (int64_t b = 0; b < batch(); ++b) t.code(hours_[b], to.floats(t.name) + b * t.sample);
         continue;
       }
-      if (t.role == BatchRole::input)
+      if (t.role == plan::BatchRole::input)
         input(to.floats(t.name), batch() * t.sample);
       else if (target != nullptr)
-        std::copy_n(t.role == BatchRole::mask ? mask : target, batch() * t.sample, to.floats(t.name));
+        std::copy_n(t.role == plan::BatchRole::mask ? mask : target, batch() * t.sample, to.floats(t.name));
     }
   });
   run_in_order(plan_, ops, backend_);
@@ -167,7 +167,7 @@ double Forecaster::loss() const {
 }
 
 std::vector<double> Forecaster::errors() const {
-  const Metric& m = plan_.metrics_named.at(1);
+  const plan::Metric& m = plan_.metrics_named.at(1);
   const float* first = floats(plan_.metrics) + m.first;
   return {first, first + m.count};
 }
@@ -201,4 +201,4 @@ void Forecaster::take(float* prediction) const {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -17,7 +17,7 @@
 #include "model/inference/one_rank.h"
 #include "model/inference/weights/checkpoint_state.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class Forecaster {
  public:
@@ -64,16 +64,16 @@ class Forecaster {
   void compute(const InOrder& ops, const Fill& input, const float* target, const float* mask,
                float* prediction);
   void take(float* prediction) const;  // from patches to [batch, out, H, W]
-  float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
+  float* floats(const plan::View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 
   const RunSpec spec_;
-  const Plan plan_;
-  const View predicted_;  // what the loss reads
-  const ImageAttrs patches_;
+  const plan::Plan plan_;
+  const plan::View predicted_;  // what the loss reads
+  const plan::ImageAttrs patches_;
   const InOrder eval_, predict_;  // predict_: the part of eval_ that the prediction needs
   Arena arena_;
   CpuBackend backend_;
   std::vector<double> hours_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

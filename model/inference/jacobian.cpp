@@ -6,7 +6,7 @@
 #include "model/nets/build.h"
 #include "model/nets/loss_settings.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 RunSpec for_rows(const RunSpec& trained, int64_t batch) {
@@ -16,32 +16,32 @@ RunSpec for_rows(const RunSpec& trained, int64_t batch) {
 }
 
 // The gradient of its loss by the prediction is what it is projected on.
-Plan projected(Plan plan) {
-  change_loss(plan, LossKind::projection);
+plan::Plan projected(plan::Plan plan) {
+  nets::change_loss(plan, LossKind::projection);
   return plan;
 }
 
-ImageAttrs patches_of(const Plan& plan) {
+plan::ImageAttrs patches_of(const plan::Plan& plan) {
   const auto op = std::find_if(plan.ops.begin(), plan.ops.end(),
-                               [](const Op& o) { return o.kind == OpKind::patch_gather; });
-  return op == plan.ops.end() ? ImageAttrs{} : op->as<ImageAttrs>();
+                               [](const plan::Op& o) { return o.kind == plan::OpKind::patch_gather; });
+  return op == plan.ops.end() ? plan::ImageAttrs{} : op->as<plan::ImageAttrs>();
 }
 
 }  // namespace
 
 Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
     : spec_(for_rows(spec, batch)),
-      plan_(projected(build_plan(spec_, 0, cpu_workspace(threads), PlanUse::input_gradient))),
-      program_(needed_for(plan_, link(plan_, plan_.train, true), {plan_.input_gradient})),
+      plan_(projected(nets::build_plan(spec_, 0, cpu_workspace(threads), plan::PlanUse::input_gradient))),
+      program_(plan::needed_for(plan_, plan::link(plan_, plan_.train, true), {plan_.input_gradient})),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data()),
       patches_(patches_of(plan_)) {
-  require_kernels(spec_, plan_);
+  nets::require_kernels(spec_, plan_);
   backend_.load_constants();
 }
 
 void Jacobian::weights_changed() {
-  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
+  run_in_order(plan_, plan::link(plan_, plan_.init, true), backend_);
 }
 
 // The order of parameters in a one-rank plan does not depend on the batch.
@@ -52,7 +52,7 @@ void Jacobian::take_weights(const Forecaster& net) {
 
 int64_t Jacobian::sample(const char* tensor) const {
   return std::find_if(plan_.batch.begin(), plan_.batch.end(),
-                      [&](const BatchTensor& t) { return t.name == tensor; })
+                      [&](const plan::BatchTensor& t) { return t.name == tensor; })
       ->sample;
 }
 
@@ -95,4 +95,4 @@ void Jacobian::take(int64_t b, float* row) const {
         row[(c * H + y) * W + x] = from[(y / p * (W / p) + x / p) * C * p * p + (c * p + y % p) * p + x % p];
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

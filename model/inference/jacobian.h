@@ -15,13 +15,13 @@
 #include "model/inference/forecaster.h"
 #include "model/plan/link.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class Jacobian {
  public:
   /// `batch`: rows per pass. Throws ConfigError for a net without kernels, or one that reads words.
   Jacobian(const RunSpec& spec, int64_t batch, int threads);
-  const Plan& plan() const { return plan_; }
+  const plan::Plan& plan() const { return plan_; }
   float* weights() const { return floats(plan_.params_all); }  // in the order of plan().params
   void weights_changed();
   void take_weights(const Forecaster& net);  // of the same net
@@ -35,14 +35,14 @@ class Jacobian {
   void pass(const float* input, const int64_t* which, int64_t count, float* rows);
   void take(int64_t b, float* row) const;  // from patches to [C,H,W]
   int64_t sample(const char* tensor) const;
-  float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
+  float* floats(const plan::View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 
   const RunSpec spec_;
-  const Plan plan_;
-  const Program program_;
+  const plan::Plan plan_;
+  const plan::Program program_;
   Arena arena_;
   CpuBackend backend_;
-  ImageAttrs patches_;  // of the input; none for a net on table rows
+  plan::ImageAttrs patches_;  // of the input; none for a net on table rows
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::inference {
 
 struct Meeting {  // by default a world of one
   int rank = 0, size = 1;
@@ -22,4 +22,4 @@ struct Meeting {  // by default a world of one
   };
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

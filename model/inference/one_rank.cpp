@@ -4,7 +4,7 @@
 
 #include "model/base/system/denormals.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 RunSpec on_one_rank(RunSpec spec, int64_t batch) {
   spec.net.leave_out_dropout();
@@ -22,21 +22,21 @@ RunSpec on_one_rank(RunSpec spec, int64_t batch) {
   return spec;
 }
 
-InOrder in_order(const Plan& plan, Program program, const std::vector<View>& wanted) {
+InOrder in_order(const plan::Plan& plan, plan::Program program, const std::vector<plan::View>& wanted) {
   std::vector<RowRun> together = row_runs(plan, program, wanted);
   return {std::move(program), std::move(together)};
 }
 
-void run_in_order(const Plan& plan, const Program& program, CpuBackend& backend) {
+void run_in_order(const plan::Plan& plan, const plan::Program& program, CpuBackend& backend) {
   flush_denormals();
-  for (const Instr& i : program.instrs) backend.launch(plan.ops[i.op], i.micro, i.slot);
+  for (const plan::Instr& i : program.instrs) backend.launch(plan.ops[i.op], i.micro, i.slot);
   backend.sync();
 }
 
-void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend) {
+void run_in_order(const plan::Plan& plan, const InOrder& ops, CpuBackend& backend) {
   flush_denormals();
   auto run = ops.together.begin();
-  const std::vector<Instr>& instrs = ops.program.instrs;
+  const std::vector<plan::Instr>& instrs = ops.program.instrs;
   for (size_t i = 0; i < instrs.size();) {
     if (run != ops.together.end() && static_cast<size_t>(run->first) == i) {
       backend.launch(ops.program, *run);
@@ -49,4 +49,4 @@ void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend) {
   backend.sync();
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

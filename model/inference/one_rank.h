@@ -7,19 +7,19 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 /// The same net in fp32, in batches of `batch` samples, with the default loss.
 RunSpec on_one_rank(RunSpec spec, int64_t batch);
-void run_in_order(const Plan& plan, const Program& program, CpuBackend& backend);
+void run_in_order(const plan::Plan& plan, const plan::Program& program, CpuBackend& backend);
 
 /// A program with its runs of row-wise ops, each of which is executed as one call.
 struct InOrder {
-  Program program;
+  plan::Program program;
   std::vector<RowRun> together;
 };
 /// `wanted`: the only results that may be read after the program has run.
-InOrder in_order(const Plan& plan, Program program, const std::vector<View>& wanted);
-void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend);
+InOrder in_order(const plan::Plan& plan, plan::Program program, const std::vector<plan::View>& wanted);
+void run_in_order(const plan::Plan& plan, const InOrder& ops, CpuBackend& backend);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace isobar {
+namespace isobar::inference {
 
 RollForward::RollForward(Forecaster& net, int64_t history, int64_t known, int64_t fixed)
     : net_(net), history_(history), known_(known), fixed_(fixed) {}
@@ -28,4 +28,4 @@ void RollForward::follow(const float* prediction, const float* forcing) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

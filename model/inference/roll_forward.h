@@ -10,7 +10,7 @@
 
 #include "model/inference/forecaster.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class RollForward {
  public:
@@ -34,4 +34,4 @@ class RollForward {
   std::vector<float> input_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -16,7 +16,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 /// lr, scaled by global_batch / lr_base_batch (linear: Goyal 2017) or its square root (sqrt).
 inline double base_learning_rate(const TrainSpec& t) {
@@ -73,4 +73,4 @@ inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& pla
   return base_learning_rate(t) * factor;
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -14,23 +14,23 @@
 #include "model/plan/ops/operands.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 // The replay buffer's bytes, on ranks that read the input: each entry may hold as many predicted times as the
 // net reads.
-int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
-  const bool reads = plan.replayed && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
-                       return op.kind == OpKind::fetch && out<OpKind::fetch>(op, "input");
+int64_t replay_bytes(const RunSpec& spec, const plan::Plan& plan) {
+  const bool reads = plan.replayed && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const plan::Op& op) {
+                       return op.kind == plan::OpKind::fetch && plan::out<plan::OpKind::fetch>(op, "input");
                      });
   return reads ? spec.train.replay_capacity * spec.history() * plan.replayed.count * size_of(DType::f32) : 0;
 }
 
 }  // namespace
 
-Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, PlanUse use) {
+plan::Plan build_plan(const ValidSpec& valid, int rank, const plan::Workspace& workspace, plan::PlanUse use) {
   const RunSpec& spec = valid;
-  const bool input_gradient = use == PlanUse::input_gradient;
+  const bool input_gradient = use == plan::PlanUse::input_gradient;
   if (input_gradient && (spec.layout.world() != 1 || spec.micro_batches() != 1))
     throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
@@ -39,7 +39,7 @@ Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, Pl
     throw ConfigError(spec.file, "train.prediction",
                       "increment has no Jacobian yet: what the newest state adds by itself is left out",
                       "take a checkpoint of a net that predicts states");
-  Plan plan = emit_step(spec, rank, workspace, use);
+  plan::Plan plan = emit_step(spec, rank, workspace, use);
   check_names(spec, plan);
   if (input_gradient && !plan.input_gradient)
     throw ConfigError(spec.file, "net.kind",
@@ -51,24 +51,24 @@ Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, Pl
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
   if (d.validates()) ++slots;
   int64_t batch = 0;
-  for (const BatchTensor& t : plan.batch)
+  for (const plan::BatchTensor& t : plan.batch)
     batch += (spec.micro_batch() * t.sample * size_of(t.dtype) + 63) / 64 * 64;
-  const bool reads =
-      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
+  const bool reads = std::any_of(plan.ops.begin(), plan.ops.end(),
+                                 [](const plan::Op& op) { return op.kind == plan::OpKind::fetch; });
   plan.memory.loader = reads ? slots * batch : 0;
   plan.memory.replay = replay_bytes(spec, plan);
-  place(plan);
+  plan::place(plan);
   return plan;
 }
 
-Program link_step(const RunSpec& spec, const Plan& plan, int64_t ranks) {
+plan::Program link_step(const RunSpec& spec, const plan::Plan& plan, int64_t ranks) {
   check_step_size(spec, plan, ranks);
-  return link(plan, plan.train, spec.run.serial);
+  return plan::link(plan, plan.train, spec.run.serial);
 }
 
-void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
+void check_world(const RunSpec& spec, const std::vector<plan::Plan>& plans) {
   try {
-    check(plans);
+    plan::check(plans);
   } catch (const std::logic_error& e) {
     const LayoutSpec& l = spec.layout;
     const auto axis = [](const char* name, int64_t n) { return name + std::to_string(n) + " "; };
@@ -80,24 +80,24 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
   }
 }
 
-void check_world(const RunSpec& spec, const Workspace& workspace) {
+void check_world(const RunSpec& spec, const plan::Workspace& workspace) {
   const ValidSpec part = world_to_check(spec, workspace);
-  std::vector<Plan> plans;
+  std::vector<plan::Plan> plans;
   plans.reserve(static_cast<size_t>(part->layout.world()));
   for (int rank = 0; rank < part->layout.world(); ++rank) plans.push_back(build_plan(part, rank, workspace));
   check_world(part, plans);
 }
 
-void require_kernels(const RunSpec& spec, const Plan& plan) {
+void require_kernels(const RunSpec& spec, const plan::Plan& plan) {
   if (spec.net.recorded())
     throw ConfigError(
         spec.file, "net.kind", "traced is priced, not run",
         "train with your own program: run.command (bench/guest/README.md, \"Your own program\")");
   std::string missing;
-  std::set<OpKind> seen;
-  for (const Op& op : plan.ops)
-    if (kernel_less(op.kind) && seen.insert(op.kind).second)
-      missing += (missing.empty() ? "" : ", ") + std::string(name_of(op.kind));
+  std::set<plan::OpKind> seen;
+  for (const plan::Op& op : plan.ops)
+    if (plan::kernel_less(op.kind) && seen.insert(op.kind).second)
+      missing += (missing.empty() ? "" : ", ") + std::string(plan::name_of(op.kind));
   if (!missing.empty())
     throw ConfigError(spec.file, "policy.attention", "unfused is for predictions: no kernels run " + missing,
                       "plan and predict take it; train with flash");
@@ -118,7 +118,7 @@ RunSpec sample_of(RunSpec one) {
 }
 
 double forward_flops_per_sample(const RunSpec& spec) {
-  return totals(emit_step(sample_of(spec), 0, {}), 1).forward_flops;
+  return plan::totals(emit_step(sample_of(spec), 0, {}), 1).forward_flops;
 }
 
 double model_flops(const RunSpec& spec) {
@@ -126,4 +126,4 @@ double model_flops(const RunSpec& spec) {
   return kForwardAndBackward * forward_flops_per_sample(spec) * static_cast<double>(spec.train.global_batch);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

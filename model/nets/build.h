@@ -4,25 +4,25 @@
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
 /// PlanUse::input_gradient: for one micro-batch on one rank.
-Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace,
-                PlanUse use = PlanUse::training);
+plan::Plan build_plan(const ValidSpec& valid, int rank, const plan::Workspace& workspace,
+                      plan::PlanUse use = plan::PlanUse::training);
 
 /// The linked program of a step with all its micro-batches. Unlike the plan it grows with micro-batches:
 /// throws ConfigError if `ranks` such programs exceed memory.
-Program link_step(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
+plan::Program link_step(const RunSpec& spec, const plan::Plan& plan, int64_t ranks = 1);
 
 /// Checks the plans of all ranks against each other (check in plan/link.h); of a world too large for memory,
 /// a part (world_to_check in plan_size.h). Throws ConfigError naming the layout if they do not fit together.
-void check_world(const RunSpec& spec, const Workspace& workspace);
-void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
+void check_world(const RunSpec& spec, const plan::Workspace& workspace);
+void check_world(const RunSpec& spec, const std::vector<plan::Plan>& plans);
 
 /// Throws ConfigError for ops and types that no backend has a kernel for: such a plan can be predicted, not
 /// run.
-void require_kernels(const RunSpec& spec, const Plan& plan);
+void require_kernels(const RunSpec& spec, const plan::Plan& plan);
 /// The run with one sample on one rank, without recomputation.
 RunSpec sample_of(RunSpec spec);
 
@@ -33,4 +33,4 @@ double forward_flops_per_sample(const RunSpec& spec);
 /// the forward pass, and twice as many of the backward pass (Narayanan 2021, SC21, section 5.1).
 double model_flops(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 void expect_count(const std::string& name, size_t got, int64_t count) {
@@ -14,7 +14,8 @@ void expect_count(const std::string& name, size_t got, int64_t count) {
 
 }  // namespace
 
-View indices(Builder& b, const std::string& name, int64_t count, std::function<std::vector<int32_t>()> make) {
+plan::View indices(plan::Builder& b, const std::string& name, int64_t count,
+                   std::function<std::vector<int32_t>()> make) {
   return b.constant(name, DType::i32, count, [name, count, make = std::move(make)](void* to) {
     const std::vector<int32_t> list = make();
     expect_count(name, list.size(), count);
@@ -22,8 +23,8 @@ View indices(Builder& b, const std::string& name, int64_t count, std::function<s
   });
 }
 
-View numbers(Builder& b, const std::string& name, DType t, int64_t count,
-             std::function<std::vector<float>()> make) {
+plan::View numbers(plan::Builder& b, const std::string& name, DType t, int64_t count,
+                   std::function<std::vector<float>()> make) {
   return b.constant(name, t, count, [name, t, count, make = std::move(make)](void* to) {
     const std::vector<float> list = make();
     expect_count(name, list.size(), count);
@@ -42,4 +43,4 @@ void fill_as(DType t, const std::vector<float>& from, void* to) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

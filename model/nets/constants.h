@@ -8,14 +8,15 @@
 
 #include "model/plan/builder.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Throws std::logic_error if the list's length is not `count`.
-View indices(Builder& b, const std::string& name, int64_t count, std::function<std::vector<int32_t>()> make);
-View numbers(Builder& b, const std::string& name, DType t, int64_t count,
-             std::function<std::vector<float>()> make);
+plan::View indices(plan::Builder& b, const std::string& name, int64_t count,
+                   std::function<std::vector<int32_t>()> make);
+plan::View numbers(plan::Builder& b, const std::string& name, DType t, int64_t count,
+                   std::function<std::vector<float>()> make);
 
 /// Writes `from`, rounded to t, to `to`
 void fill_as(DType t, const std::vector<float>& from, void* to);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -7,35 +7,35 @@
 #include "model/base/names/named_factor.h"
 #include "model/nets/transformer/adapter.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 // ---- called by parts ----
 
-void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held) {
+void Declare::tensor(plan::View& v, bool matrix, std::vector<plan::Param> pieces, Held held) {
   tensor(v, matrix, std::move(pieces), held, TensorUse::usual);
 }
 
 void Declare::router(Linear& l, const std::string& name, int64_t in, int64_t experts) {
   l.in = in, l.out = experts;
-  tensor(l.weight, true, {{name + ".weight", {experts, in}, Init::normal, kSigma}}, Held::once,
+  tensor(l.weight, true, {{name + ".weight", {experts, in}, plan::Init::normal, kSigma}}, Held::once,
          TensorUse::multiplied);
 }
 
-void Declare::state(View& v, Param p) {
+void Declare::state(plan::View& v, plan::Param p) {
   tensor(v, false, {std::move(p)}, Held::once, TensorUse::state);
 }
 
-void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights,
-                      bool first_alone) {
+void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
+                      const std::vector<plan::Param>& weights, bool first_alone) {
   const int64_t held = list_ ? experts : experts / at_.ep;
   // Another section's: one of them gives the widths.
   const TensorCut cut = at_.ep > 1 ? TensorCut::expert : at_.tp > 1 ? TensorCut::cut : TensorCut::whole;
   const bool here = list_ || (cut == cut_ && (matrix_ || !params_.by_reader(frozen_)));
   const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / (first_alone ? 1 : experts);
   const auto first = weights.begin() + (list_ || first_alone ? 0 : at_.owner * held * of_one);
-  std::vector<Param> own(first, first + (here && !first_alone ? held : 1) * of_one);
+  std::vector<plan::Param> own(first, first + (here && !first_alone ? held : 1) * of_one);
   if (here && first_alone)
-    for (Param& w : own) w.shape[0] *= held;
+    for (plan::Param& w : own) w.shape[0] *= held;
   linear(l, in, out, std::move(own), {}, TensorUse::expert);
   if (l.adapter)
     throw ConfigError(spec_.file, "train.lora_targets",
@@ -45,10 +45,12 @@ void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts, const
 }
 
 // The pieces of one operand are all frozen or all trained.
-bool Declare::frozen(const std::vector<Param>& pieces) const {
-  const auto is = [&](const Param& p) { return !p.adapter && isobar::frozen(spec_.train, p.name); };
+bool Declare::frozen(const std::vector<plan::Param>& pieces) const {
+  const auto is = [&](const plan::Param& p) {
+    return !p.adapter && isobar::nets::frozen(spec_.train, p.name);
+  };
   const bool first = is(pieces[0]);
-  for (const Param& p : pieces)
+  for (const plan::Param& p : pieces)
     if (is(p) != first)
       throw ConfigError(spec_.file, "train.freeze",
                         "freezes " + (first ? pieces[0] : p).name + " and not " +
@@ -57,17 +59,17 @@ bool Declare::frozen(const std::vector<Param>& pieces) const {
   return first;
 }
 
-void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, TensorUse use) {
+void Declare::tensor(plan::View& v, bool matrix, std::vector<plan::Param> pieces, Held held, TensorUse use) {
   const bool state = use == TensorUse::state, freezes = frozen(pieces) || state;
   matrix = matrix && !f32_;
   if (list_) {
     if (held == Held::second_of_two) return;
-    for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape, freezes});
+    for (const plan::Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape, freezes});
     return;
   }
   if (held != Held::once) params_.alone(part_, held == Held::first_of_two);
   if (at_.tp == 1)
-    for (Param& p : pieces) p.axis = -1;
+    for (plan::Param& p : pieces) p.axis = -1;
   const bool is_cut = pieces[0].axis >= 0;
   const bool partial = use == TensorUse::multiplied && !is_cut && !freezes && at_.tp > 1 && !at_.sequence;
   const bool expert = use == TensorUse::expert && at_.ep > 1;
@@ -81,7 +83,7 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
                        (state || (freezes && params_.frozen_whole()) ? at_.at.tp == 0
                         : partial                                    ? at_.counts_partial
                                                                      : at_.counts_whole);
-    for (Param& p : pieces) {
+    for (plan::Param& p : pieces) {
       group(p);
       if (p.lr_factor != pieces[0].lr_factor || p.decays != pieces[0].decays)
         throw ConfigError(spec_.file, p.decays != pieces[0].decays ? "train.no_decay" : "train.lr_factors",
@@ -101,7 +103,7 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
 }
 
 // This rank's part. A padded tensor is cut with its padding, so the last ranks hold less of it, or nothing.
-void Declare::take_part(Param& p) const {
+void Declare::take_part(plan::Param& p) const {
   int64_t held = p.shape[p.axis] / at_.tp;
   if (p.reserved > 0) {
     held = p.reserved;
@@ -113,7 +115,7 @@ void Declare::take_part(Param& p) const {
 }
 
 // Its learning rate factor, and whether it decays.
-void Declare::group(Param& p) const {
+void Declare::group(plan::Param& p) const {
   const TrainSpec& t = spec_.train;
   for (const std::string& text : t.lr_factors)
     if (const auto f = named_factor(text); f && matches(f->name, p.name)) {
@@ -127,12 +129,12 @@ void Declare::group(Param& p) const {
 
 // Declares the linear's adapter, if targeted. The factor that stays whole is multiplied by a cut operand: A
 // if the linear is cut by output, B if it is cut by input.
-void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
+void Declare::adapt(Linear& l, int64_t in, const std::vector<plan::Param>& weights) {
   const TrainSpec& t = spec_.train;
   if (t.lora_rank == 0) return;
-  const auto targeted = [&](const Param& p) { return any_matches(t.lora_targets, p.name); };
+  const auto targeted = [&](const plan::Param& p) { return any_matches(t.lora_targets, p.name); };
   if (!targeted(weights[0])) return;
-  for (const Param& w : weights)
+  for (const plan::Param& w : weights)
     if (!targeted(w))
       throw ConfigError(spec_.file, "train.lora_targets",
                         "name " + weights[0].name + " and not " + w.name + ", which are one linear here",
@@ -144,11 +146,11 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
   a.in = l.in, a.out = b.in = rank, b.out = l.out;
   scale = static_cast<float>(spec_.lora_scale());
   const float bound = 1.0f / std::sqrt(static_cast<float>(in));  // PyTorch's default for a linear
-  Param first{stem_of(weights) + kLoraA, {rank, in}, Init::uniform, bound, axis == 1 ? 1 : -1};
+  plan::Param first{stem_of(weights) + kLoraA, {rank, in}, plan::Init::uniform, bound, axis == 1 ? 1 : -1};
   first.adapter = true;
-  std::vector<Param> second;
-  for (const Param& w : weights) {
-    second.push_back({stem_of({w}) + kLoraB, {w.shape[0], rank}, Init::zero, 0, axis == 0 ? 0 : -1});
+  std::vector<plan::Param> second;
+  for (const plan::Param& w : weights) {
+    second.push_back({stem_of({w}) + kLoraB, {w.shape[0], rank}, plan::Init::zero, 0, axis == 0 ? 0 : -1});
     second.back().adapter = true;
   }
   tensor(a.weight, true, {std::move(first)}, Held::once,
@@ -158,22 +160,22 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
 
 void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta, TensorUse use) {
   n.eps = static_cast<float>(eps);
-  tensor(n.gamma, false, {{name + ".weight", {width}, Init::one}}, Held::once, use);
-  if (beta) tensor(n.beta, false, {{name + ".bias", {width}, Init::zero}});
+  tensor(n.gamma, false, {{name + ".weight", {width}, plan::Init::one}}, Held::once, use);
+  if (beta) tensor(n.beta, false, {{name + ".bias", {width}, plan::Init::zero}});
 }
 
 void Declare::linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias) {
   l.in = cut_axis == 1 ? in / at_.tp : in;
   l.out = cut_axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
-  const Param weight{name + ".weight", {out, in}, Init::normal, kSigma, cut_axis};
+  const plan::Param weight{name + ".weight", {out, in}, plan::Init::normal, kSigma, cut_axis};
   tensor(l.weight, true, {weight});
-  if (bias) tensor(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
+  if (bias) tensor(l.bias, false, {{name + ".bias", {out}, plan::Init::zero, 0, cut_axis == 0 ? 0 : -1}});
   adapt(l, in, {weight});
 }
 
-void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
-                     TensorUse use) {
+void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<plan::Param> weights,
+                     std::vector<plan::Param> bias, TensorUse use) {
   l.in = weights[0].axis == 1 ? in / at_.tp : in;
   l.out = weights[0].axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
@@ -184,14 +186,14 @@ void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weig
 
 // ---- placement in the flat parameters ----
 
-Declare::Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params)
+Declare::Declare(plan::Builder& b, const RunSpec& spec, const Sharding& at, plan::Parameters& params)
     : b_(b), spec_(spec), at_(at), params_(params), fp8_(spec.policy.amp == Amp::fp8) {
   for (int64_t r = 0; at.copies > 1 && r < at.copies; ++r) written_.push({0, -r});
 }
 
 // True if this replica writes it to checkpoints: the replica with the fewest elements so far. All replicas
 // compute the same.
-bool Declare::writes(const Param& p, bool state) {
+bool Declare::writes(const plan::Param& p, bool state) {
   const bool kept_whole = state || at_.replicas > 1 || (p.frozen && params_.frozen_whole());
   if (at_.copies == 1 || !kept_whole) return true;
   int64_t elements = p.axis >= 0 ? p.extent : 1;
@@ -204,7 +206,7 @@ bool Declare::writes(const Param& p, bool state) {
 }
 
 // Experts are alike, so replicas take turns.
-bool Declare::writes_expert(const Param& p) {
+bool Declare::writes_expert(const plan::Param& p) {
   const bool kept_whole = at_.replicas > 1 || (p.frozen && params_.frozen_whole());
   return !kept_whole || experts_written_++ % at_.expert_copies == at_.expert_copy;
 }
@@ -215,26 +217,26 @@ void Declare::list(std::span<const std::unique_ptr<NetPart>> parts) {
   list_ = false;
 }
 
-void Declare::section(const Section& s, TensorCut cut, const Stage& stage,
+void Declare::section(const plan::Section& s, TensorCut cut, const Stage& stage,
                       std::span<const std::unique_ptr<NetPart>> parts) {
   cut_ = cut;
   matrix_ = s.matrix;
   frozen_ = s.frozen;
   params_.section(s);
   for (part_ = stage.first; part_ < stage.end; ++part_) {
-    const InPart here(b_, part_);
+    const plan::InPart here(b_, part_);
     params_.part(part_);
     f32_ = parts[part_]->in_f32();
     parts[part_]->declare(*this);
   }
 }
 
-void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params,
+void declare_parameters(plan::Builder& b, const RunSpec& spec, const Sharding& at, plan::Parameters& params,
                         const Stages& stages, std::span<const std::unique_ptr<NetPart>> parts) {
   Declare d(b, spec, at, params);
   d.list(parts);
-  const bool some_frozen =
-      std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(), [](const Tensor& t) { return t.frozen; });
+  const bool some_frozen = std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(),
+                                       [](const plan::Tensor& t) { return t.frozen; });
   for (const bool frozen : {false, true}) {
     if (frozen && !some_frozen) continue;
     for (const TensorCut cut :
@@ -265,4 +267,4 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
   params.end();
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

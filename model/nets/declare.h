@@ -14,7 +14,7 @@
 #include "model/nets/net.h"
 #include "model/plan/parameters.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 constexpr float kSigma = 0.02f;  // standard deviation of a transformer's initial weights
 
@@ -35,41 +35,41 @@ class Declare {
  public:
   /// One operand made of one or several tensors, each [out, in] or [out]; tensor parallelism cuts Param::axis
   /// (-1: none). `matrix`: read by matrix products (else by f32 ops).
-  void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held = Held::once);
+  void tensor(plan::View& v, bool matrix, std::vector<plan::Param> pieces, Held held = Held::once);
   void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta,
             TensorUse use = TensorUse::usual);
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
-  void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
-              TensorUse use = TensorUse::usual);
+  void linear(Linear& l, int64_t in, int64_t out, std::vector<plan::Param> weights,
+              std::vector<plan::Param> bias, TensorUse use = TensorUse::usual);
   /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, …, or of
   /// the first alone (PlanUse::prices). Expert parallelism leaves this rank its part of them.
-  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights,
+  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<plan::Param>& weights,
                bool first_alone);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);
   /// Values that no gradient trains; every rank keeps all of them, at any stage of ZeRO.
-  void state(View& v, Param p);
+  void state(plan::View& v, plan::Param p);
 
  private:
-  friend void declare_parameters(Builder&, const RunSpec&, const Sharding&, Parameters&, const Stages&,
-                                 std::span<const std::unique_ptr<NetPart>>);
-  Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params);
+  friend void declare_parameters(plan::Builder&, const RunSpec&, const Sharding&, plan::Parameters&,
+                                 const Stages&, std::span<const std::unique_ptr<NetPart>>);
+  Declare(plan::Builder& b, const RunSpec& spec, const Sharding& at, plan::Parameters& params);
   void list(std::span<const std::unique_ptr<NetPart>> parts);
-  void section(const Section& s, TensorCut cut, const Stage& stage,
+  void section(const plan::Section& s, TensorCut cut, const Stage& stage,
                std::span<const std::unique_ptr<NetPart>> parts);
-  void adapt(Linear& l, int64_t in, const std::vector<Param>& weights);
-  void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, TensorUse use);
-  bool frozen(const std::vector<Param>& pieces) const;
-  void take_part(Param& p) const;
-  void group(Param& p) const;
-  bool writes(const Param& p, bool state);
-  bool writes_expert(const Param& p);
+  void adapt(Linear& l, int64_t in, const std::vector<plan::Param>& weights);
+  void tensor(plan::View& v, bool matrix, std::vector<plan::Param> pieces, Held held, TensorUse use);
+  bool frozen(const std::vector<plan::Param>& pieces) const;
+  void take_part(plan::Param& p) const;
+  void group(plan::Param& p) const;
+  bool writes(const plan::Param& p, bool state);
+  bool writes_expert(const plan::Param& p);
 
-  Builder& b_;
+  plan::Builder& b_;
   const RunSpec& spec_;
   const Sharding& at_;
-  Parameters& params_;
+  plan::Parameters& params_;
   const bool fp8_;
   bool list_ = false;  // collecting the whole net's list, else …
   TensorCut cut_ = TensorCut::whole;
@@ -82,7 +82,7 @@ class Declare {
 
 /// Order: parameters that tensor parallelism cuts, then those it leaves whole, since their gradients are
 /// summed over different groups; trained before frozen. Within each: chunk by chunk, in forward order.
-void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params,
+void declare_parameters(plan::Builder& b, const RunSpec& spec, const Sharding& at, plan::Parameters& params,
                         const Stages& stages, std::span<const std::unique_ptr<NetPart>> parts);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -9,7 +9,7 @@
 
 #include "model/nets/graph/graph_mlp.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class FeatureEmbed {
  public:
@@ -18,29 +18,29 @@ class FeatureEmbed {
   void declare(Declare& d) { mlp_.declare(d); }
 
   /// features [rows, width] act -> y [B rows, D] f32 (absent: unused)
-  void to_stream(const std::string& pass, const View& features, const View& y, bool keep);
-  void stream_backward(const View& dy);
+  void to_stream(const std::string& pass, const plan::View& features, const plan::View& y, bool keep);
+  void stream_backward(const plan::View& dy);
 
   /// -> [B rows, D] act
-  View to_act(const std::string& pass, const View& features, bool keep);
+  plan::View to_act(const std::string& pass, const plan::View& features, bool keep);
   /// The f32 buffer for its gradient
-  View act_gradient() const;
-  void act_backward(const View& dx);
+  plan::View act_gradient() const;
+  void act_backward(const plan::View& dx);
 
-  View last_weight() const { return mlp_.last_weight(); }
-  View first_bias() const { return mlp_.first_bias(); }
+  plan::View last_weight() const { return mlp_.last_weight(); }
+  plan::View first_bias() const { return mlp_.first_bias(); }
 
  private:
-  View copied(const std::string& pass, const View& one, const View& all) const;
-  View summed(const View& dy) const;
-  void backward(const View& dh) { mlp_.backward_weight(0, features_, mlp_.backward(dh, rows_), rows_); }
+  plan::View copied(const std::string& pass, const plan::View& one, const plan::View& all) const;
+  plan::View summed(const plan::View& dy) const;
+  void backward(const plan::View& dh) { mlp_.backward_weight(0, features_, mlp_.backward(dh, rows_), rows_); }
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const std::string path_;
   const int64_t batch_, rows_, D_;
   GraphMlp mlp_;
-  View features_;
+  plan::View features_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -18,9 +18,9 @@
 #include "model/nets/transformer/transformer.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::nets {
 
-std::vector<Part> parts_of(const NetSpec& net) {
+std::vector<plan::Part> parts_of(const NetSpec& net) {
   return net.visit([](const auto& n) { return parts_of(n); });
 }
 
@@ -40,13 +40,13 @@ namespace {
 
 /// Kinds that are published in no other form
 template <class Net>
-PublishedForm published_form(const Net&, const std::vector<Tensor>&) {
+PublishedForm published_form(const Net&, const std::vector<plan::Tensor>&) {
   return {};
 }
 
 }  // namespace
 
-PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
+PublishedForm published_form(const NetSpec& net, const std::vector<plan::Tensor>& own) {
   return net.visit([&](const auto& n) { return published_form(n, own); });
 }
 
@@ -55,7 +55,7 @@ PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own)
 namespace {
 
 // The first part of each kind
-std::vector<int32_t> firsts_of(const std::vector<Part>& parts) {
+std::vector<int32_t> firsts_of(const std::vector<plan::Part>& parts) {
   std::vector<int32_t> out;
   for (int32_t i = 0; i < static_cast<int32_t>(parts.size()); ++i)
     if (parts[i].same_as == i) out.push_back(i);
@@ -64,18 +64,18 @@ std::vector<int32_t> firsts_of(const std::vector<Part>& parts) {
 
 // Matrix FLOPs of each part's forward pass, of one sample on one rank; equal parts of a small net have the
 // same.
-std::vector<double> work_of_parts(const NetSpec& net, const std::vector<Part>& parts) {
+std::vector<double> work_of_parts(const NetSpec& net, const std::vector<plan::Part>& parts) {
   RunSpec one;
   one.net = distinct_parts(net);
   one.train.global_batch = one.policy.micro_batch = 1;
-  const Plan plan = emit_step(one, 0, {}, PlanUse::prices);
+  const plan::Plan plan = emit_step(one, 0, {}, plan::PlanUse::prices);
   std::vector<double> small(plan.parts.size(), 0), flops;
-  for (const Routine& r : plan.routines)
-    if (r.pass == Pass::forward)
+  for (const plan::Routine& r : plan.routines)
+    if (r.pass == plan::Pass::forward)
       for (int32_t i = r.first; i < r.first + r.count; ++i)
-        if (plan.ops[i].part >= 0) small[plan.ops[i].part] += work(plan.ops[i], plan).flops;
+        if (plan.ops[i].part >= 0) small[plan.ops[i].part] += plan::work(plan.ops[i], plan).flops;
   const std::vector<int32_t> whole = firsts_of(parts), counted = firsts_of(plan.parts);
-  for (const Part& p : parts)
+  for (const plan::Part& p : parts)
     flops.push_back(small[counted[std::find(whole.begin(), whole.end(), p.same_as) - whole.begin()]]);
   return flops;
 }
@@ -83,14 +83,15 @@ std::vector<double> work_of_parts(const NetSpec& net, const std::vector<Part>& p
 }  // namespace
 
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vector<int64_t>& given) {
-  const std::vector<Part> parts = parts_of(net);
+  const std::vector<plan::Part> parts = parts_of(net);
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());
   std::vector<int32_t> cuts{0};
   if (static_cast<int64_t>(given.size()) == stages) {
     int64_t part = 1;
     for (int64_t j = 0; j + 1 < stages; ++j) cuts.push_back(static_cast<int32_t>(part += given[j]));
-  } else if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.same_as == 1; })) {
+  } else if (std::all_of(parts.begin() + 1, parts.end() - 1,
+                         [](const plan::Part& p) { return p.same_as == 1; })) {
     int64_t part = 1;
     for (int64_t j = 0; j + 1 < stages; ++j) {
       part += inner / stages + (j >= 1 && j <= inner % stages ? 1 : 0);
@@ -105,4 +106,4 @@ std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vect
   return cuts;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,26 +14,26 @@
 #include "model/nets/layout/sharding.h"
 #include "model/plan/builder.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Adapter;
 
 struct Linear {
-  View weight;  // [out, in], this rank's
-  View bias;    // [out], or absent
+  plan::View weight;  // [out, in], this rank's
+  plan::View bias;    // [out], or absent
   int64_t in = 0, out = 0;
   bool fp8 = false;  // all three products in fp8
   std::shared_ptr<Adapter> adapter = {};
-  int64_t experts = 0;  // weights [experts, out, in], each of its own rows; 0: one of all
-  View offsets = {};    // [experts + 1] i32: their first rows, as forward has found them
-  double busiest = 1;   // of the experts' products (GroupedGemmAttrs)
+  int64_t experts = 0;      // weights [experts, out, in], each of its own rows; 0: one of all
+  plan::View offsets = {};  // [experts + 1] i32: their first rows, as forward has found them
+  double busiest = 1;       // of the experts' products (GroupedGemmAttrs)
 };
 
-struct Norm {        // parameters, and tensors saved by forward
-  View gamma, beta;  // [D]; without beta it is an RMSNorm
+struct Norm {              // parameters, and tensors saved by forward
+  plan::View gamma, beta;  // [D]; without beta it is an RMSNorm
   float eps = 0;
-  bool keeps_h = true;    // backward reads h
-  View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
+  bool keeps_h = true;          // backward reads h
+  plan::View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
 };
 
 struct Rows {  // side by side, as heads are
@@ -42,13 +42,13 @@ struct Rows {  // side by side, as heads are
 
 /// A stream's value while a routine is emitted: x, or x + y while y waits for the norm that adds it.
 struct Flow {
-  View x, y;
+  plan::View x, y;
   int64_t period = 0;  // rows after which x repeats (0: never)
   int64_t row0 = 0;    // first row within a period
   std::string linear;  // path of the linear that gave y
-  View bias;           // that linear's bias (absent: none): the part that adds y sums its gradient
+  plan::View bias;     // that linear's bias (absent: none): the part that adds y sums its gradient
   /// The op that writes x + y to `to`
-  AddAttrs sum(const View& to) const {
+  plan::AddAttrs sum(const plan::View& to) const {
     if (period == 0) return {.rows = 1, .cols = to.count};
     const int64_t cols = x.count / period;
     return {.rows = to.count / cols, .cols = cols, .period = period, .row0 = row0};
@@ -56,8 +56,8 @@ struct Flow {
 };
 
 struct Gradient {  // of a stream
-  View dx;         // added to in place
-  View dy;         // in the form that the linear of y reads; absent if there was none
+  plan::View dx;   // added to in place
+  plan::View dy;   // in the form that the linear of y reads; absent if there was none
 };
 
 /// The step of a roll-out for which a routine is emitted.
@@ -74,22 +74,22 @@ struct RollStep {
 /// State shared by a plan's layers.
 class Emission {
  public:
-  Emission(Builder& b, const RunSpec& spec);
+  Emission(plan::Builder& b, const RunSpec& spec);
 
-  Builder& b;
+  plan::Builder& b;
   const RunSpec& spec;
   DType act;           // of activations in the current part: operands and results of matrix products
   const DType amp;     // the run's type: `act` differs in f32 parts (NetPart::in_f32)
   const bool split;    // weight gradients have their own routine
   RollStep roll;       // of the open routine
   double dropout = 0;  // of hidden states; set by the net
-  PlanUse use = PlanUse::training;
+  plan::PlanUse use = plan::PlanUse::training;
 
-  bool to_input() const { return use == PlanUse::input_gradient; }
+  bool to_input() const { return use == plan::PlanUse::input_gradient; }
   /// Sets the type of the part that is emitted next.
   void in_f32(bool part) { act = part ? DType::f32 : amp; }
   /// The operand of this part's matrix products.
-  View weight(const View& param) const { return act == DType::f32 ? param : b.weight(param); }
+  plan::View weight(const plan::View& param) const { return act == DType::f32 ? param : b.weight(param); }
 
   void backward_begins(bool accumulate);
   bool accumulates() const { return accumulate_; }        // backward adds to the gradients
@@ -98,12 +98,12 @@ class Emission {
   void weight_gradients(bool accumulate, const std::function<void(size_t)>& after);
   /// An operand of a weight gradient: scratch, or saved if backward is split. Routines that differ only in
   /// accumulation share it.
-  View operand(const std::string& name, DType t, int64_t count);
+  plan::View operand(const std::string& name, DType t, int64_t count);
   /// True if a linear needs a copy of a stream's gradient: it has another type, changes later, or is kept for
   /// the weight gradient.
   bool copies_gradient(DType stream) const { return act != stream || split || dropout > 0; }
   /// A stream's gradient as that linear reads it: itself, or a copy of this name.
-  View for_linear(const std::string& path, const std::string& name, const View& dx);
+  plan::View for_linear(const std::string& path, const std::string& name, const plan::View& dx);
 
  private:
   friend class Layers;
@@ -111,20 +111,21 @@ class Emission {
   struct Postponed {
     std::string path;
     const Linear* linear;
-    View x, dy;
+    plan::View x, dy;
     int64_t rows;
     int part;
     const Sharding* at;
-    View offsets;
+    plan::View offsets;
   };
-  void product(const std::string& path, const Linear& l, const View& offsets, GemmAttrs a, const View& x,
-               const View& w, const View& bias, const View& y, bool weight_gradient = false);
+  void product(const std::string& path, const Linear& l, const plan::View& offsets, plan::GemmAttrs a,
+               const plan::View& x, const plan::View& w, const plan::View& bias, const plan::View& y,
+               bool weight_gradient = false);
   void weight_gradient(const Postponed& p);
   const bool tf32_;
   bool accumulate_ = false;
-  std::map<const Adapter*, View> adapter_gradients_;  // of x A^T, in the open backward
+  std::map<const Adapter*, plan::View> adapter_gradients_;  // of x A^T, in the open backward
   std::vector<Postponed> postponed_;
-  std::map<std::pair<std::string, int64_t>, View> operands_;  // saved ones, by name and elements
+  std::map<std::pair<std::string, int64_t>, plan::View> operands_;  // saved ones, by name and elements
 };
 
 /// While it lives, backward adds to the gradients if `adds`, since an earlier piece of the same rows has
@@ -147,56 +148,58 @@ class Layers {
   Layers(Emission& e, const Sharding& at) : e_(e), b_(e.b), at_(at) {}
 
   /// `add`: adds to y or dx, in f32
-  void linear_forward(const std::string& path, const Linear& l, const View& x, const View& y, int64_t rows,
-                      const View& bias, bool add = false) const;
-  void linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
-                             int64_t rows, bool add = false) const;
+  void linear_forward(const std::string& path, const Linear& l, const plan::View& x, const plan::View& y,
+                      int64_t rows, const plan::View& bias, bool add = false) const;
+  void linear_backward_input(const std::string& path, const Linear& l, const plan::View& dy,
+                             const plan::View& dx, int64_t rows, bool add = false) const;
   /// If split, postpones it; x and dy may then be this rank's rows. `l` must outlive the postponed product.
-  void linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
-                              int64_t rows) const;
+  void linear_backward_weight(const std::string& path, const Linear& l, const plan::View& x,
+                              const plan::View& dy, int64_t rows) const;
   /// h = norm(x + y). The sum, if there is a y, is written to n.x.
   void norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
                     bool keep) const;
   /// dx += norm'(dh), or = if `first`. Returns the gradient for the linear of in.y, if any: dx itself or a
   /// copy.
-  View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
-                     const Flow& in) const;
+  plan::View norm_backward(const std::string& path, const Norm& n, const plan::View& dh, const plan::View& dx,
+                           bool first, const Flow& in) const;
   /// An RMSNorm of rows of gamma's width that stand side by side in x, `heads` of them to a line of ld_x
   /// elements: n.x -> h, in lines of ld_h.
   void head_norm_forward(const std::string& path, const std::string& pass, Norm& n, const Rows& rows,
-                         const View& h, bool keep) const;
+                         const plan::View& h, bool keep) const;
   /// dx = norm'(dh), in lines as n.x; may be dh itself
-  void head_norm_backward(const std::string& path, const Norm& n, const Rows& rows, const View& dh,
-                          const View& dx) const;
+  void head_norm_backward(const std::string& path, const Norm& n, const Rows& rows, const plan::View& dh,
+                          const plan::View& dx) const;
   /// x = in.x + in.y of a stream, f32, for a part that begins with another layer than a norm
-  void add(const std::string& path, const Flow& in, const View& x) const;
+  void add(const std::string& path, const Flow& in, const plan::View& x) const;
   /// Its gradient for the linear of in.y, and that of the linear's bias; absent if there is no y.
-  View add_backward(const std::string& path, const Flow& in, const View& dx) const;
+  plan::View add_backward(const std::string& path, const Flow& in, const plan::View& dx) const;
   /// In place, by the random numbers of `stream`, which is unique to a place in the net. Returns the mask if
   /// it is to be kept; without one backward draws the numbers again, as every recomputation does.
-  View dropout(const std::string& path, const View& y, bool keep, int64_t stream) const;
-  void dropout_backward(const std::string& path, const View& dy, const View& mask, int64_t stream) const;
+  plan::View dropout(const std::string& path, const plan::View& y, bool keep, int64_t stream) const;
+  void dropout_backward(const std::string& path, const plan::View& dy, const plan::View& mask,
+                        int64_t stream) const;
   /// For a rank without rows: the weights' gradients that backward would have written.
   void zero_gradients(const std::string& path, const Linear& l) const;
 
   // ---- tensor parallelism ----
   /// Partial [full_rows, D] of a row-parallel linear -> this rank's rows of the sum
-  View result(const std::string& path, const View& partial) const;
-  View gathered(const std::string& path, const View& part) const;  // all rows of a [rows, D] operand
+  plan::View result(const std::string& path, const plan::View& partial) const;
+  plan::View gathered(const std::string& path,
+                      const plan::View& part) const;  // all rows of a [rows, D] operand
   /// The bias of a row-parallel linear enters the sum once: rank 0 of the group adds it.
-  View once(const View& bias) const { return at_.at.tp == 0 ? bias : View{}; }
+  plan::View once(const plan::View& bias) const { return at_.at.tp == 0 ? bias : plan::View{}; }
 
  private:
-  DropoutAttrs dropout_attrs(const View& y, int64_t stream) const;
-  void put_off_or_emit(const std::string& path, const Linear& l, const View& x, const View& dy,
+  plan::DropoutAttrs dropout_attrs(const plan::View& y, int64_t stream) const;
+  void put_off_or_emit(const std::string& path, const Linear& l, const plan::View& x, const plan::View& dy,
                        int64_t rows) const;
-  void adapter_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
-                               int64_t rows) const;
-  View adapter_gradient(const std::string& path, const Linear& l, const View& dy) const;
+  void adapter_backward_weight(const std::string& path, const Linear& l, const plan::View& x,
+                               const plan::View& dy, int64_t rows) const;
+  plan::View adapter_gradient(const std::string& path, const Linear& l, const plan::View& dy) const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

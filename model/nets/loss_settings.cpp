@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 LossKind of_fields(LossKind kind) {
@@ -23,35 +23,35 @@ std::string by_name(const TrainSpec& t) {
   return out.empty() ? out : out.substr(1);
 }
 
-std::shared_ptr<const LossWeights> weights_of(const TrainSpec& t) {
-  LossWeights w{.channel = {t.loss_weights.begin(), t.loss_weights.end()},
-                .above = {t.intense_above.begin(), t.intense_above.end()},
-                .intense = {t.intense_weights.begin(), t.intense_weights.end()},
-                .latitude = t.latitude_weights,
-                .latitudes = t.latitudes,
-                .by_name = by_name(t)};
-  return std::make_shared<const LossWeights>(std::move(w));
+std::shared_ptr<const plan::LossWeights> weights_of(const TrainSpec& t) {
+  plan::LossWeights w{.channel = {t.loss_weights.begin(), t.loss_weights.end()},
+                      .above = {t.intense_above.begin(), t.intense_above.end()},
+                      .intense = {t.intense_weights.begin(), t.intense_weights.end()},
+                      .latitude = t.latitude_weights,
+                      .latitudes = t.latitudes,
+                      .by_name = by_name(t)};
+  return std::make_shared<const plan::LossWeights>(std::move(w));
 }
 
 template <class F>
-void each_loss(Plan& plan, const F& f) {
-  for (Op& op : plan.ops)
-    if (auto* loss = std::get_if<LossAttrs>(&op.attrs)) f(*loss);
+void each_loss(plan::Plan& plan, const F& f) {
+  for (plan::Op& op : plan.ops)
+    if (auto* loss = std::get_if<plan::LossAttrs>(&op.attrs)) f(*loss);
 }
 
 }  // namespace
 
-LossAttrs loss_settings(const TrainSpec& t) {
+plan::LossAttrs loss_settings(const TrainSpec& t) {
   return {.kind = of_fields(t.loss), .delta = static_cast<float>(t.huber_delta), .weights = weights_of(t)};
 }
 
-void know_loss_weights(Plan& plan, const TrainSpec& train) {
+void know_loss_weights(plan::Plan& plan, const TrainSpec& train) {
   const auto weights = weights_of(train);
-  each_loss(plan, [&](LossAttrs& a) { a.weights = weights; });
+  each_loss(plan, [&](plan::LossAttrs& a) { a.weights = weights; });
 }
 
-void change_loss(Plan& plan, LossKind kind) {
-  each_loss(plan, [&](LossAttrs& a) { a.kind = kind; });
+void change_loss(plan::Plan& plan, LossKind kind) {
+  each_loss(plan, [&](plan::LossAttrs& a) { a.kind = kind; });
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

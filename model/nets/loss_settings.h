@@ -6,16 +6,16 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Kind, delta and weights; no image and no weight in the mean. Throws std::logic_error for a loss of
 /// classes.
-LossAttrs loss_settings(const TrainSpec& train);
+plan::LossAttrs loss_settings(const TrainSpec& train);
 
 /// Gives the plan's losses the weights that `train` knows now.
-void know_loss_weights(Plan& plan, const TrainSpec& train);
+void know_loss_weights(plan::Plan& plan, const TrainSpec& train);
 
 /// Has the plan's losses be of another kind.
-void change_loss(Plan& plan, LossKind kind);
+void change_loss(plan::Plan& plan, LossKind kind);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -9,7 +9,7 @@
 #include "model/nets/images/pixels.h"
 #include "model/nets/transformer/cross_entropy.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 // PyTorch's name: its index among all linears
@@ -20,8 +20,8 @@ std::string name_of_layer(int64_t i) {
 // Xavier uniform (Glorot 2010); biases begin at zero.
 void declare_linear(Declare& d, Linear& l, int64_t i, int64_t in, int64_t out) {
   const float bound = std::sqrt(6.0f / static_cast<float>(in + out));
-  d.linear(l, in, out, {{name_of_layer(i) + ".weight", {out, in}, Init::uniform, bound}},
-           {{name_of_layer(i) + ".bias", {out}, Init::zero}});
+  d.linear(l, in, out, {{name_of_layer(i) + ".weight", {out, in}, plan::Init::uniform, bound}},
+           {{name_of_layer(i) + ".bias", {out}, plan::Init::zero}});
 }
 
 /// A linear and its activation. The net's first reads the batch, in f32, and no stream.
@@ -37,16 +37,16 @@ class Layer : public NetPart {
         in_(in),
         out_(out),
         activation_(activation) {}
-  void set_input(const View& v) { input_ = v; }
+  void set_input(const plan::View& v) { input_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View receive_buffer(size_t) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t) override {
+    const plan::InPart here(b_, index());
     return b_.saved(path() + ".x", e_.act, at_.rows * in_);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
   // A split backward writes the weight's gradient later.
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? linear_.weight : linear_.bias;
   }
   std::vector<int> backward_reads() const override {
@@ -58,43 +58,44 @@ class Layer : public NetPart {
     u_ = b_.saved_or_scratch(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
     layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
     if (!how.result) return {{}};
-    const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
-    b_.emit<OpKind::activation>(path() + "/activation" + how.pass(), sizes(), {u_}, {g});
+    const plan::View g =
+        how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
+    b_.emit<plan::OpKind::activation>(path() + "/activation" + how.pass(), sizes(), {u_}, {g});
     layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
-    const View dg = out[0].dx;
+    const plan::View dg = out[0].dx;
     layers_.dropout_backward(path() + "/dropout/backward", dg, {}, index());
-    const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
-    b_.emit<OpKind::activation_backward>(path() + "/activation/backward", sizes(), {u_, dg},
-                                         {du, b_.grad(linear_.bias)});
+    const plan::View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
+    b_.emit<plan::OpKind::activation_backward>(path() + "/activation/backward", sizes(), {u_, dg},
+                                               {du, b_.grad(linear_.bias)});
     if (e_.to_input() && in.empty()) b_.plan.input_gradient = b_.io("input_gradient", e_.act, at_.rows * in_);
-    const View dx = in.empty() ? b_.plan.input_gradient : in[0].dx;
+    const plan::View dx = in.empty() ? b_.plan.input_gradient : in[0].dx;
     if (dx) layers_.linear_backward_input(path() + "/linear", linear_, du, dx, at_.rows);
     layers_.linear_backward_weight(path() + "/linear", linear_, x_, du, at_.rows);
   }
 
  private:
-  ActivationAttrs sizes() const {
+  plan::ActivationAttrs sizes() const {
     return {.rows = at_.rows, .cols = out_, .accumulate = e_.accumulates(), .function = activation_};
   }
-  View input_as_activations() {
+  plan::View input_as_activations() {
     if (e_.act == DType::f32) return input_;
-    const View x = b_.saved(path() + ".x", e_.act, input_.count);
-    b_.emit<OpKind::cast>(path() + "/cast", {.count = input_.count}, {input_}, {x});
+    const plan::View x = b_.saved(path() + ".x", e_.act, input_.count);
+    b_.emit<plan::OpKind::cast>(path() + "/cast", {.count = input_.count}, {input_}, {x});
     return x;
   }
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const int64_t in_, out_;
   const Activation activation_;
   Linear linear_;
-  View input_, x_, u_;  // x, u [rows, in], [rows, out] act: before and after the linear
+  plan::View input_, x_, u_;  // x, u [rows, in], [rows, out] act: before and after the linear
 };
 
 class Head : public NetPart {
@@ -109,14 +110,14 @@ class Head : public NetPart {
         classes_(classifies(e.spec)),
         in_(in),
         out_(pixel.channels) {}
-  void set_target(const View& v) { target_ = v; }
+  void set_target(const plan::View& v) { target_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View receive_buffer(size_t) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t) override {
+    const plan::InPart here(b_, index());
     return b_.saved("head.x", e_.act, at_.rows * in_);
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? linear_.weight : linear_.bias;
   }
 
@@ -125,7 +126,7 @@ class Head : public NetPart {
     pred_ = b_.saved("pred", e_.act, at_.rows * out_);
     layers_.linear_forward("head/linear/forward", linear_, x_, pred_, at_.rows, linear_.bias);
     if (!classes_) {
-      loss_.forward(pred_, target_, View{});
+      loss_.forward(pred_, target_, plan::View{});
       return {};
     }
     dlogits_ = b_.saved("dlogits", e_.act, at_.rows * out_);
@@ -134,24 +135,24 @@ class Head : public NetPart {
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_, View{});
-    b_.emit<OpKind::column_sum>("head/linear/backward_bias",
-                                {.rows = at_.rows, .cols = out_, .accumulate = e_.accumulates()}, {dpred},
-                                {b_.grad(linear_.bias)});
+    const plan::View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_, plan::View{});
+    b_.emit<plan::OpKind::column_sum>("head/linear/backward_bias",
+                                      {.rows = at_.rows, .cols = out_, .accumulate = e_.accumulates()},
+                                      {dpred}, {b_.grad(linear_.bias)});
     layers_.linear_backward_input("head/linear", linear_, dpred, in[0].dx, at_.rows);
     layers_.linear_backward_weight("head/linear", linear_, x_, dpred, at_.rows);
   }
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   PixelLoss loss_;
   const bool classes_;  // the outputs are logits
   const int64_t in_, out_;
   Linear linear_;
-  View target_, x_, pred_, dlogits_;
+  plan::View target_, x_, pred_, dlogits_;
 };
 
 std::string layer_path(int64_t i) {
@@ -183,17 +184,17 @@ class Mlp : public Net {
     auto head = std::make_unique<Head>(last, e, at, in, output);
     head_ = head.get();
     parts_.push_back(std::move(head));
-    batch_ = {
-        {"input", BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
-         e.act == DType::f32},
-        {"target", BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features, true}};
+    batch_ = {{"input", plan::BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
+               e.act == DType::f32},
+              {"target", plan::BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features,
+               true}};
     metrics_ = {{"loss", 0, 1}, {"mae", 1, n.out_features}};  // the RMSE of one pixel is its error
     if (!classifies(e.spec)) return;
     batch_.back().sample = 1, batch_.back().count = at.rows;
     metrics_.back() = {"accuracy", 1, 1};
   }
-  ImageAttrs fetch() const override { return image_attrs(input_, at_); }
-  void fetched(size_t tensor, const View& v) override {
+  plan::ImageAttrs fetch() const override { return image_attrs(input_, at_); }
+  void fetched(size_t tensor, const plan::View& v) override {
     tensor == 0 ? first_->set_input(v) : head_->set_target(v);
   }
 
@@ -210,8 +211,8 @@ std::unique_ptr<Net> make_net(const MlpSpec& n, Emission& e, const Sharding& at)
   return std::make_unique<Mlp>(n, e, at);
 }
 
-std::vector<Part> parts_of(const MlpSpec& n) {
-  std::vector<Part> parts{{"embed", "embed", 0}};
+std::vector<plan::Part> parts_of(const MlpSpec& n) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}};
   for (int64_t i = 1; i < n.blocks(); ++i) {
     int64_t alike = 1;  // the first layer with these widths
     while (n.hidden[alike - 1] != n.hidden[i - 1] || n.hidden[alike] != n.hidden[i]) ++alike;
@@ -245,4 +246,4 @@ NetLimits limits_of(const MlpSpec& n) {
           .no_sequence = "an mlp's sample has no tokens to cut"};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,11 +14,11 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const MlpSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const MlpSpec& n);
+std::vector<plan::Part> parts_of(const MlpSpec& n);
 MlpSpec distinct_parts(MlpSpec n);
 NetLimits limits_of(const MlpSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -11,7 +11,7 @@
 #include "model/nets/layers.h"
 #include "model/plan/parameters.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 
@@ -23,7 +23,7 @@ struct Forward {
   bool recompute = false;  // a recomputation: kept tensors exist already
   bool result = true;      // false: the result is unused (the last part of a recomputed group)
   /// The preferred buffer of its i-th result; a part may ignore it.
-  std::function<View(size_t)> output_place;
+  std::function<plan::View(size_t)> output_place;
   const char* pass() const { return recompute ? "/recompute" : "/forward"; }
 };
 
@@ -47,14 +47,14 @@ class NetPart {
   virtual void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) = 0;
 
   /// The buffer into which the i-th input is received from another stage.
-  virtual View receive_buffer(size_t) { return {}; }
+  virtual plan::View receive_buffer(size_t) { return {}; }
   /// Its inputs, as Keep::input has saved them.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
   /// The result whose gradient becomes the i-th input's by adding in place (-1: none).
   virtual int shares_gradient_with(size_t) const { return -1; }
   /// The parameter whose gradient backward writes last; `weight`: counting the products that a split backward
   /// postpones. Absent: none.
-  virtual View last_gradient(bool weight) const = 0;
+  virtual plan::View last_gradient(bool weight) const = 0;
   /// Parts whose parameters its backward reads.
   virtual std::vector<int> backward_reads() const { return {index()}; }
 
@@ -68,43 +68,43 @@ class RollOut {
  public:
   virtual ~RollOut() = default;
   /// The stream from a step's last part to the next step's first; {}: none.
-  virtual std::vector<Stream> feedback() const = 0;
-  virtual View predicted() const = 0;  // saved by the last part
+  virtual std::vector<plan::Stream> feedback() const = 0;
+  virtual plan::View predicted() const = 0;  // saved by the last part
   /// Sets what the first part reads of the previous step; absent in the first step.
-  virtual void before(const View& v) = 0;
+  virtual void before(const plan::View& v) = 0;
   /// Sets the buffer of that gradient, which the previous step's last part reads.
-  virtual void gradient(const View& v) = 0;
+  virtual void gradient(const plan::View& v) = 0;
 };
 
 class Net {
  public:
   virtual ~Net() = default;
   const std::vector<std::unique_ptr<NetPart>>& parts() const { return parts_; }
-  const std::vector<Stream>& streams() const { return streams_; }
+  const std::vector<plan::Stream>& streams() const { return streams_; }
   /// In the order of the fetch op's operands.
-  const std::vector<BatchTensor>& batch() const { return batch_; }
-  const std::vector<Metric>& metrics() const { return metrics_; }
+  const std::vector<plan::BatchTensor>& batch() const { return batch_; }
+  const std::vector<plan::Metric>& metrics() const { return metrics_; }
   /// The fetch op's sizes; fetched() sets where it puts a tensor, by index into batch().
-  virtual ImageAttrs fetch() const = 0;
-  virtual void fetched(size_t tensor, const View& at) = 0;
+  virtual plan::ImageAttrs fetch() const = 0;
+  virtual void fetched(size_t tensor, const plan::View& at) = 0;
   /// nullptr: the net does not read its prediction.
   virtual RollOut* roll_out() { return nullptr; }
   /// The group of ranks whose metrics are of other rows of the same samples, and are summed first; -1: none.
   virtual int metrics_group() const { return -1; }
   /// Emits further sums of gradients before the norm of all gradients.
-  virtual void before_optimizer(const Parameters&) {}
+  virtual void before_optimizer(const plan::Parameters&) {}
   /// Numbers that ops add behind the metrics, which are summed with them; and what follows from the sums.
   virtual int64_t tallies() const { return 0; }
   virtual void after_metrics() {}
 
  protected:
   std::vector<std::unique_ptr<NetPart>> parts_;
-  std::vector<Stream> streams_;
-  std::vector<BatchTensor> batch_;
-  std::vector<Metric> metrics_;
+  std::vector<plan::Stream> streams_;
+  std::vector<plan::BatchTensor> batch_;
+  std::vector<plan::Metric> metrics_;
 };
 
 /// Makes the net of spec.net.kind. `at`: of its finest grid of tokens.
 std::unique_ptr<Net> make_net(Emission& e, const Sharding& at);
 
-}  // namespace isobar
+}  // namespace isobar::nets

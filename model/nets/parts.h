@@ -10,10 +10,10 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// In forward order. The first and last are the net's ends: input and loss.
-std::vector<Part> parts_of(const NetSpec& net);
+std::vector<plan::Part> parts_of(const NetSpec& net);
 
 /// First part of each virtual stage, and the number of parts; `stages` is at most stages_fill's. The ends
 /// weigh nothing. Equal parts are split evenly, the remainder going neither to the first stage (embedding)
@@ -28,4 +28,4 @@ NetSpec distinct_parts(NetSpec net);
 /// Parameters of experts that a token does not go to.
 int64_t idle_parameters(const NetSpec& net);
 
-}  // namespace isobar
+}  // namespace isobar::nets

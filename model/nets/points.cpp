@@ -7,10 +7,10 @@
 #include "model/nets/graph/region_graph.h"
 #include "model/nets/graph/regional_gnn.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
-View indices(Builder& b, const std::string& name, std::vector<int32_t> rows) {
+plan::View indices(plan::Builder& b, const std::string& name, std::vector<int32_t> rows) {
   const auto n = static_cast<int64_t>(rows.size());
   return b.constant(name, DType::i32, n, [rows = std::move(rows)](void* to) {
     std::copy(rows.begin(), rows.end(), static_cast<int32_t*>(to));
@@ -57,31 +57,33 @@ std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_r
   return out;
 }
 
-void OwnPoints::read(const ImageShape& image, const View& fields, DType act, const View& x) {
-  ImageAttrs points = image_attrs(image, at_);
+void OwnPoints::read(const ImageShape& image, const plan::View& fields, DType act, const plan::View& x) {
+  plan::ImageAttrs points = image_attrs(image, at_);
   if (!apart()) {
-    b_.emit<OpKind::patch_gather>(path_ + "/points", points, {fields}, {x});
+    b_.emit<plan::OpKind::patch_gather>(path_ + "/points", points, {fields}, {x});
     return;
   }
   // All of the image, of which this rank takes its points
   const int64_t count = image.height * image.width;
   points.rows = at_.batch * count, points.token0 = 0, points.tokens = count;
-  const View all = b_.scratch(path_ + ".points", act, points.rows * image.channels);
-  b_.emit<OpKind::patch_gather>(path_ + "/points", points, {fields}, {all});
+  const plan::View all = b_.scratch(path_ + ".points", act, points.rows * image.channels);
+  b_.emit<plan::OpKind::patch_gather>(path_ + "/points", points, {fields}, {all});
   if (!own_)
     own_ =
         indices(b_, path_ + ".own", {order_.begin() + at_.token0, order_.begin() + at_.token0 + at_.tokens});
-  b_.emit<OpKind::gather>(path_ + "/own", {.rows = at_.rows, .cols = image.channels, .batch = at_.batch},
-                          {View{}, all, own_, View{}, View{}}, {x});
+  b_.emit<plan::OpKind::gather>(path_ + "/own",
+                                {.rows = at_.rows, .cols = image.channels, .batch = at_.batch},
+                                {plan::View{}, all, own_, plan::View{}, plan::View{}}, {x});
 }
 
-View OwnPoints::in_order(const std::string& what, const std::string& name, int64_t images, const View& of) {
+plan::View OwnPoints::in_order(const std::string& what, const std::string& name, int64_t images,
+                               const plan::View& of) {
   const auto points = static_cast<int64_t>(order_.size());
-  const View lies = b_.saved(name, DType::f32, images * points);
+  const plan::View lies = b_.saved(name, DType::f32, images * points);
   if (!all_) all_ = indices(b_, path_ + ".points", order_);
-  b_.emit<OpKind::gather>(what + "/points", {.rows = images * points, .cols = 1, .batch = images},
-                          {View{}, of, all_, View{}, View{}}, {lies});
+  b_.emit<plan::OpKind::gather>(what + "/points", {.rows = images * points, .cols = 1, .batch = images},
+                                {plan::View{}, of, all_, plan::View{}, plan::View{}}, {lies});
   return lies;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

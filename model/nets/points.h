@@ -11,31 +11,31 @@
 #include "model/nets/images/pixels.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class OwnPoints {
  public:
   /// `order`: the point of each place, of all ranks; {}: identity, a rank's points are a run. `at` must
   /// outlive this.
-  OwnPoints(Builder& b, const Sharding& at, std::string path, std::vector<int32_t> order)
+  OwnPoints(plan::Builder& b, const Sharding& at, std::string path, std::vector<int32_t> order)
       : b_(b), at_(at), path_(std::move(path)), order_(std::move(order)) {}
   bool apart() const { return !order_.empty(); }
 
   /// fields [B, C, H, W] f32 -> x [rows, C] of type `act`
-  void read(const ImageShape& image, const View& fields, DType act, const View& x);
+  void read(const ImageShape& image, const plan::View& fields, DType act, const plan::View& x);
   /// [images, points] f32 -> the same in all ranks' order, saved as `name`. Only if apart().
-  View in_order(const std::string& what, const std::string& name, int64_t images, const View& of);
+  plan::View in_order(const std::string& what, const std::string& name, int64_t images, const plan::View& of);
 
  private:
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const std::string path_;
   const std::vector<int32_t> order_;
-  View own_, all_;
+  plan::View own_, all_;
 };
 
 /// Latitudes for the loss' weights: of the fields' rows (`of_rows`) or, if points form a line, of the points
 /// in this layout's order: by the net's own grid for a region, by `of_rows` for a globe that METIS cut.
 std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -12,23 +12,23 @@
 #include "model/plan/parameters.h"
 #include "model/plan/schedule.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
-std::variant<AdamAttrs, SgdAttrs> optimizer_of(const TrainSpec& t) {
+std::variant<plan::AdamAttrs, plan::SgdAttrs> optimizer_of(const TrainSpec& t) {
   const auto real = [](double x) { return static_cast<float>(x); };
   if (t.optimizer == OptimizerKind::sgd)
-    return SgdAttrs{
+    return plan::SgdAttrs{
         .momentum = real(t.momentum), .weight_decay = real(t.weight_decay), .clip = real(t.grad_clip)};
-  return AdamAttrs{.beta1 = real(t.beta1),
-                   .beta2 = real(t.beta2),
-                   .eps = real(t.adam_eps),
-                   .weight_decay = real(t.weight_decay),
-                   .decoupled = t.optimizer == OptimizerKind::adamw,
-                   .clip = real(t.grad_clip)};
+  return plan::AdamAttrs{.beta1 = real(t.beta1),
+                         .beta2 = real(t.beta2),
+                         .eps = real(t.adam_eps),
+                         .weight_decay = real(t.weight_decay),
+                         .decoupled = t.optimizer == OptimizerKind::adamw,
+                         .clip = real(t.grad_clip)};
 }
 
-ParameterPolicy policy_of(const RunSpec& spec, DType act) {
+plan::ParameterPolicy policy_of(const RunSpec& spec, DType act) {
   const PolicySpec& p = spec.policy;
   const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
   return {.zero = p.zero,
@@ -44,7 +44,7 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
 
 class Step {
  public:
-  Step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use)
+  Step(const RunSpec& spec, int rank, const plan::Workspace& workspace, plan::PlanUse use)
       : s_(spec),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
@@ -55,8 +55,8 @@ class Step {
     e_.use = use;
   }
 
-  Plan build() {
-    Plan& plan = b_.plan;
+  plan::Plan build() {
+    plan::Plan& plan = b_.plan;
     plan.parts = parts_of(s_.net);
     plan.streams = net_->streams();
     plan.batch = net_->batch();
@@ -66,12 +66,12 @@ class Step {
     plan.metrics = b_.io("metrics", DType::f32,
                          plan.metrics_named.back().first + plan.metrics_named.back().count + net_->tallies());
     plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
-    plan.scalars = b_.io("scalars", DType::f32, kScalars);
+    plan.scalars = b_.io("scalars", DType::f32, plan::kScalars);
     if (replays()) plan.replayed = b_.io("replayed", DType::f32, plan.feedback.at(0).count);
     ChunkEmitter chunks(e_, *net_, params_, stages_);
     const int init = emit_init(), begin = emit_begin();
     std::vector<Routines> routines;
-    std::vector<Invocation> rolled;
+    std::vector<plan::Invocation> rolled;
     if (rolls())
       rolled = emit_rollouts(chunks, routines);
     else
@@ -86,7 +86,7 @@ class Step {
     else
       list_train(routines);
     plan.train.push_back({optimizer, 0, 0});
-    for (std::vector<Invocation>& shorter : plan.shorter) {
+    for (std::vector<plan::Invocation>& shorter : plan.shorter) {
       shorter.insert(shorter.begin(), {begin, 0, 0});
       shorter.push_back({optimizer, 0, 0});
     }
@@ -122,7 +122,7 @@ class Step {
     const auto of_step = learnt() > 1 ? step : 0;
     return static_cast<int32_t>(micro % together() * learnt() + of_step);
   }
-  int64_t together() const { return rolling_together(s_.policy.schedule, at_.pp, micro_batches()); }
+  int64_t together() const { return plan::rolling_together(s_.policy.schedule, at_.pp, micro_batches()); }
   /// Step k of a roll-out of `of` steps.
   void at_step(int k, int of) {
     const bool all = learnt() > 1;
@@ -146,16 +146,16 @@ class Step {
   // Each step has its own random numbers.
   bool draws() const {
     return std::any_of(b_.plan.ops.begin(), b_.plan.ops.end(),
-                       [](const Op& op) { return op.kind == OpKind::dropout; });
+                       [](const plan::Op& op) { return op.kind == plan::OpKind::dropout; });
   }
 
   /// Equal routines are emitted once: all middle steps share one.
   std::vector<int> emit_steps(ChunkEmitter& chunks, int of) {
     // With one slot for all steps, each step's tensors have a place of their own.
-    const bool alike =
-        learnt() > 1 || std::none_of(b_.plan.batch.begin(), b_.plan.batch.end(), [](const BatchTensor& t) {
-          return t.step > 0 && t.role != BatchRole::target;
-        });
+    const bool alike = learnt() > 1 || std::none_of(b_.plan.batch.begin(), b_.plan.batch.end(),
+                                                    [](const plan::BatchTensor& t) {
+                                                      return t.step > 0 && t.role != plan::BatchRole::target;
+                                                    });
     std::vector<int> forward;
     for (int k = 0; k < of; ++k) {
       at_step(k, of);
@@ -166,17 +166,17 @@ class Step {
     return forward;
   }
 
-  std::vector<Invocation> emit_rollout(ChunkEmitter& chunks, const std::vector<int>& forward) {
+  std::vector<plan::Invocation> emit_rollout(ChunkEmitter& chunks, const std::vector<int>& forward) {
     const int of = static_cast<int>(forward.size()), back = learnt() > 1 ? of : 1;
     const int backwards = micro_batches() * back;
     std::map<std::tuple<bool, bool, bool, bool, bool, int>, int> known;
-    std::vector<Invocation> out;
+    std::vector<plan::Invocation> out;
     int gone_back = 0;
     const bool own = draws();
-    for (const Action& a :
-         rollout_actions(s_.policy.schedule, static_cast<int>(at_.pp), micro_batches(), of, back)) {
+    for (const plan::Action& a :
+         plan::rollout_actions(s_.policy.schedule, static_cast<int>(at_.pp), micro_batches(), of, back)) {
       int routine = forward[a.step];
-      if (a.type == Action::Type::backward) {
+      if (a.type == plan::Action::Type::backward) {
         at_step(a.step, of);
         const bool accumulate = gone_back > 0, reduce = ++gone_back == backwards;
         const auto [place, fresh] = known.try_emplace(
@@ -193,11 +193,11 @@ class Step {
   }
 
   /// For all roll-out lengths of a run; `routines` are the longest's.
-  std::vector<Invocation> emit_rollouts(ChunkEmitter& chunks, std::vector<Routines>& routines) {
+  std::vector<plan::Invocation> emit_rollouts(ChunkEmitter& chunks, std::vector<Routines>& routines) {
     b_.share_saved();
     b_.plan.slots = {together() * learnt()};
     routines.push_back({.forward = -1, .backward = {}, .weight = {}, .steps = emit_steps(chunks, steps())});
-    const std::vector<Invocation> longest = emit_rollout(chunks, routines[0].steps);
+    const std::vector<plan::Invocation> longest = emit_rollout(chunks, routines[0].steps);
     for (int of = 1; of < steps() && s_.train.rollout_every > 0; ++of)
       b_.plan.shorter.push_back(emit_rollout(chunks, emit_steps(chunks, of)));
     return longest;
@@ -241,17 +241,17 @@ class Step {
 
   // ---- the order of a step ----
   void list_train(const std::vector<Routines>& routines) {
-    Plan& plan = b_.plan;
+    plan::Plan& plan = b_.plan;
     const auto vpp = static_cast<int>(s_.layout.vpp);
     const auto actions =
-        schedule_actions(s_.policy.schedule, static_cast<int>(at_.pp), at_.at.pp, micro_batches(), vpp);
-    plan.slots = in_flight(actions, vpp);
-    for (const Action& a : actions) {
+        plan::schedule_actions(s_.policy.schedule, static_cast<int>(at_.pp), at_.at.pp, micro_batches(), vpp);
+    plan.slots = plan::in_flight(actions, vpp);
+    for (const plan::Action& a : actions) {
       const auto slot = static_cast<int32_t>(a.micro % plan.slots[a.chunk]);
       const Routines& r = routines[a.chunk];
-      const int routine = a.type == Action::Type::forward           ? r.forward
-                          : a.type == Action::Type::backward_weight ? r.weight[a.micro]
-                                                                    : r.backward[a.micro];
+      const int routine = a.type == plan::Action::Type::forward           ? r.forward
+                          : a.type == plan::Action::Type::backward_weight ? r.weight[a.micro]
+                                                                          : r.backward[a.micro];
       plan.train.push_back({routine, a.micro, slot});
     }
   }
@@ -259,28 +259,28 @@ class Step {
   // ---- small routines ----
   // Initial values depend only on seed and name, so every rank computes its own.
   int emit_init() {
-    const int r = b_.begin("init", Pass::init);
+    const int r = b_.begin("init", plan::Pass::init);
     params_.copies("params");
     b_.end();
     return r;
   }
 
   int emit_exchange() {
-    const int r = b_.begin("exchange", Pass::init);
+    const int r = b_.begin("exchange", plan::Pass::init);
     params_.exchange("ema");
     b_.end();
     return r;
   }
 
   int emit_begin() {
-    const int r = b_.begin("begin", Pass::begin);
-    b_.emit<OpKind::zero>("metrics/zero", {.count = b_.plan.metrics.count}, {}, {b_.plan.metrics});
+    const int r = b_.begin("begin", plan::Pass::begin);
+    b_.emit<plan::OpKind::zero>("metrics/zero", {.count = b_.plan.metrics.count}, {}, {b_.plan.metrics});
     b_.end();
     return r;
   }
 
   int emit_eval_end() {
-    const int r = b_.begin("eval_end", Pass::eval_end);
+    const int r = b_.begin("eval_end", plan::Pass::eval_end);
     reduce_metrics();
     b_.end();
     return r;
@@ -288,29 +288,29 @@ class Step {
 
   // Means over dp; stages without the loss contribute zero and receive it.
   void reduce_metrics() {
-    const View& metrics = b_.plan.metrics;
-    const auto sum = [&](const std::string& path, int group, Lane lane) {
-      if (group >= 0) b_.emit<OpKind::all_reduce>(path, {.group = group}, {metrics}, {metrics}, lane);
+    const plan::View& metrics = b_.plan.metrics;
+    const auto sum = [&](const std::string& path, int group, plan::Lane lane) {
+      if (group >= 0) b_.emit<plan::OpKind::all_reduce>(path, {.group = group}, {metrics}, {metrics}, lane);
     };
-    sum("metrics/samples/all_reduce", net_->metrics_group(), Lane::cp);
-    sum("metrics/all_reduce", at_.metrics_group, Lane::dp);
+    sum("metrics/samples/all_reduce", net_->metrics_group(), plan::Lane::cp);
+    sum("metrics/all_reduce", at_.metrics_group, plan::Lane::dp);
   }
 
   int emit_optimizer(ChunkEmitter& chunks) {
-    const int r = b_.begin("optimizer", Pass::optimizer);
-    Plan& p = b_.plan;
+    const int r = b_.begin("optimizer", plan::Pass::optimizer);
+    plan::Plan& p = b_.plan;
     chunks.send_replayed_to_first(stages_);
     net_->before_optimizer(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
-      b_.emit<OpKind::all_reduce>("optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
-                                  {p.grad_norm2}, Lane::dp);
+      b_.emit<plan::OpKind::all_reduce>("optimizer/grad_norm/all_reduce", {.group = at_.norm_group},
+                                        {p.grad_norm2}, {p.grad_norm2}, plan::Lane::dp);
     if (e_.amp == DType::f16)
-      b_.emit<OpKind::loss_scale>(
+      b_.emit<plan::OpKind::loss_scale>(
           "optimizer/loss_scale",
           {.least = static_cast<float>(s_.train.min_loss_scale), .window = s_.train.loss_scale_window},
           {p.grad_norm2, p.scalars}, {p.grad_norm2, p.scalars});
-    params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
+    params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : plan::View{});
     reduce_metrics();
     net_->after_metrics();
     b_.end();
@@ -318,18 +318,18 @@ class Step {
   }
 
   const RunSpec& s_;
-  Builder b_;
+  plan::Builder b_;
   Sharding at_;
   Emission e_;
-  Parameters params_;
+  plan::Parameters params_;
   Stages stages_;
   std::unique_ptr<Net> net_;
 };
 
 }  // namespace
 
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use) {
+plan::Plan emit_step(const RunSpec& spec, int rank, const plan::Workspace& workspace, plan::PlanUse use) {
   return Step(spec, rank, workspace, use).build();
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

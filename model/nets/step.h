@@ -4,6 +4,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/builder.h"
 
-namespace isobar {
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use = PlanUse::training);
-}  // namespace isobar
+namespace isobar::nets {
+plan::Plan emit_step(const RunSpec& spec, int rank, const plan::Workspace& workspace,
+                     plan::PlanUse use = plan::PlanUse::training);
+}  // namespace isobar::nets

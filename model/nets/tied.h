@@ -4,16 +4,18 @@
 #include "model/nets/layers.h"
 #include "model/plan/parameters.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// `table`: this rank's copy; on other stages nothing is emitted.
-inline void sum_tied_gradient(Emission& e, const Sharding& at, const Parameters& params, const View& table) {
+inline void sum_tied_gradient(Emission& e, const Sharding& at, const plan::Parameters& params,
+                              const plan::View& table) {
   const bool end = at.at.pp == 0 || at.at.pp == at.pp - 1;
   if (at.pp == 1 || !end || !e.b.trained(table)) return;
-  const std::vector<int> ranks = group_of(e.spec.layout, "pp", e.b.plan.rank);
+  const std::vector<int> ranks = plan::group_of(e.spec.layout, "pp", e.b.plan.rank);
   const int group = e.b.group("embedding", {ranks.front(), ranks.back()});
-  const View g = params.kept_gradient(table);
-  e.b.emit<OpKind::all_reduce>("optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
+  const plan::View g = params.kept_gradient(table);
+  e.b.emit<plan::OpKind::all_reduce>("optimizer/embedding/all_reduce", {.group = group}, {g}, {g},
+                                     plan::Lane::dp);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -5,7 +5,7 @@
 
 #include "model/plan/ops/op_table.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 // Elements: parameters that start an operand are 64-byte aligned. The gaps stay zero, since no op writes
 // their gradients.
@@ -160,4 +160,4 @@ int Builder::group(const std::string& name, std::vector<int> ranks) {
   return static_cast<int>(plan.groups.size()) - 1;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

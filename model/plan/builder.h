@@ -15,7 +15,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 enum class Use : uint8_t {
   vector,
@@ -125,4 +125,4 @@ class InPart {
   const int before_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::plan

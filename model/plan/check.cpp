@@ -10,7 +10,7 @@
 #include "model/plan/ops/op_table.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using GroupKey = std::pair<std::string, std::vector<int>>;  // identifies a group across ranks
@@ -282,4 +282,4 @@ void check(const std::vector<Plan>& plans) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

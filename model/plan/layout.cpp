@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 int64_t size_of_axis(const LayoutSpec& l, const std::string& axis) {
@@ -128,4 +128,4 @@ ExpertRanks expert_ranks(const LayoutSpec& l, int rank) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -8,7 +8,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Coords {
   int dp = 0, tp = 0, cp = 0, pp = 0;
@@ -31,4 +31,4 @@ struct ExpertRanks {
 };
 ExpertRanks expert_ranks(const LayoutSpec& l, int rank);
 
-}  // namespace isobar
+}  // namespace isobar::plan

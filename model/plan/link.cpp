@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using LaneTable = std::array<int32_t, kLanes>;  // an instr index per lane, -1: none
@@ -182,4 +182,4 @@ std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks) {
   return parts(op, op.as<TransferAttrs>().receive, whole, ranks);
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -6,7 +6,7 @@
 #pragma once
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Instr {
   int32_t op;
@@ -47,4 +47,4 @@ std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks);
 /// if each transfer waits for all its ranks.
 void check(const std::vector<Plan>& plans);
 
-}  // namespace isobar
+}  // namespace isobar::plan

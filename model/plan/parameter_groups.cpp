@@ -5,7 +5,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 std::vector<ParameterGroup> parameter_groups(const std::vector<Param>& params, int64_t first, int64_t count) {
   const auto end_of = [&](int64_t flat) {
@@ -27,4 +27,4 @@ std::vector<ParameterGroup> parameter_groups(const std::vector<Param>& params, i
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

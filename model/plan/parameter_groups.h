@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Param;
 
@@ -19,4 +19,4 @@ constexpr int64_t kGroupElements = 16;  // alignment of operands and of shares o
 /// Gaps belong to the run before them; equal neighbours merge.
 std::vector<ParameterGroup> parameter_groups(const std::vector<Param>& params, int64_t first, int64_t count);
 
-}  // namespace isobar
+}  // namespace isobar::plan

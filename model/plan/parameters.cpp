@@ -8,7 +8,7 @@
 #include "model/plan/ops/operands.h"
 #include "model/plan/parameter_groups.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 constexpr int64_t kShareAlign = 16;  // elements of a share: 64 bytes in f32
 }
@@ -430,4 +430,4 @@ void Parameters::exchange(const std::string& path) {
   copies(path);
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

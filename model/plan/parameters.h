@@ -31,7 +31,7 @@
 
 #include "model/plan/builder.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct ParameterPolicy {
   int64_t zero = 0;
@@ -159,4 +159,4 @@ class Parameters {
   std::vector<View> arrived_;         // by unit: reduced gradients, not yet added to the kept ones
 };
 
-}  // namespace isobar
+}  // namespace isobar::plan

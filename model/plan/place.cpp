@@ -3,7 +3,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 int64_t aligned(const Plan& plan, int64_t bytes) {
@@ -121,4 +121,4 @@ void place(Plan& plan) {
   plan.memory.by_kind[static_cast<int>(BufferKind::host)] = plan.memory.host;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

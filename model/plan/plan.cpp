@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::plan {
 
 const char* name_of(Lane l) {
   static const char* names[] = {
@@ -45,4 +45,4 @@ int64_t Plan::trained_count() const {
   return n;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

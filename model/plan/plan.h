@@ -12,7 +12,7 @@
 
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 /// The unit of a net: what pipelines cut between, what is recomputed, sharded, priced and reported as one.
 /// Ops, buffers and parameters hold the index of their part; its names are for people.
@@ -233,4 +233,4 @@ void place(Plan& plan);
 /// The text of golden files; its hash identifies the plan.
 std::string to_text(const Plan& plan);
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -7,7 +7,7 @@
 #include "model/plan/ops/work.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 // Names of a plan's operands: buffers, and of parameters and their gradients the tensors
@@ -360,4 +360,4 @@ std::string to_text(const Plan& plan) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

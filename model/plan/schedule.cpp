@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 // The k-th forward (or backward) of interleaved 1F1B: groups of p micro-batches go through chunk after chunk.
@@ -118,4 +118,4 @@ std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v) {
   return most;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -11,7 +11,7 @@
 
 #include "model/base/spec/settings.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Action {
   enum class Type : uint8_t { forward, backward, backward_input, backward_weight } type;
@@ -45,4 +45,4 @@ RollOutIdle rollout_idle(PipelineSchedule kind, int64_t p, int64_t m, int64_t st
 /// weight gradients included, is not complete.
 std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v);
 
-}  // namespace isobar
+}  // namespace isobar::plan

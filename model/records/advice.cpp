@@ -8,7 +8,7 @@
 
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 constexpr int64_t kWarmup = 2;
@@ -186,4 +186,4 @@ int64_t swapped_in_bytes() {
   return 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

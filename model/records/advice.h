@@ -17,7 +17,7 @@
 
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::records {
 
 struct ExpectedStep {
   double seconds = 0, lower = 0, upper = 0;  // 80 % interval
@@ -72,4 +72,4 @@ Advisor advisor_of(const StartRecord& start);
 /// Bytes that this host has read back from swap since it started; 0 where the kernel does not say.
 int64_t swapped_in_bytes();
 
-}  // namespace isobar
+}  // namespace isobar::records

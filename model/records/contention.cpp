@@ -8,7 +8,7 @@
 #include "model/base/text/json.h"
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 constexpr double kLeast = 0.15, kTimes = 3, kTaken = 0.1;
@@ -117,4 +117,4 @@ void mark_contended(std::vector<RunRecord>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) runs[i].contention = marks[i];
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::records {
 
 struct RunRecord;
 
@@ -51,4 +51,4 @@ std::vector<Contention> contention_of(const std::vector<Signs>& trials);
 /// Sets `contention` of all runs.
 void mark_contended(std::vector<RunRecord>& runs);
 
-}  // namespace isobar
+}  // namespace isobar::records

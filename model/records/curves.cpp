@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 void put(std::vector<CurvePoint>& to, std::string tag, const std::optional<double>& value) {
@@ -85,4 +85,4 @@ nlohmann::json hyperparameters(const RunSpec& spec) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

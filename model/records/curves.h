@@ -20,7 +20,7 @@
 #include "model/base/spec/spec.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::records {
 
 struct CurvePoint {
   std::string tag;
@@ -51,4 +51,4 @@ size_t pictured_channel(const std::vector<std::string>& channels);
 /// folders, as an object.
 nlohmann::json hyperparameters(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 using nlohmann::json;
@@ -214,4 +214,4 @@ Names name_by_difference(const std::vector<Nameable>& all) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -14,7 +14,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::records {
 
 struct Nameable {
   const RunSpec* spec = nullptr;         // resolved
@@ -45,4 +45,4 @@ bool is_layout_key(const std::string& key);
 /// "policy.amp" -> "amp": the part after the last dot.
 std::string last_word(const std::string& key);
 
-}  // namespace isobar
+}  // namespace isobar::records

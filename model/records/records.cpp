@@ -5,7 +5,7 @@
 
 #include "model/records/files/fields.h"
 
-namespace isobar {
+namespace isobar::records {
 
 // ---- The keys of each record, in the order of its members ------------------------------------------------
 
@@ -304,4 +304,4 @@ std::string OpRecord::path_in_kind() const {
   return part->kind + "*" + path.substr(part->path.size());
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

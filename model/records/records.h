@@ -20,7 +20,7 @@
 
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::records {
 
 /// The value, or NaN if the run wrote none.
 inline double or_nan(const std::optional<double>& x) {
@@ -237,4 +237,4 @@ struct Place {
 /// reads as absent. An object without `event` becomes an UnknownRecord "".
 Record record_from_json(const nlohmann::json& j, const Place& place);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -10,7 +10,7 @@
 #include "model/records/advice.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 using nlohmann::json;
@@ -270,4 +270,4 @@ std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* 
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

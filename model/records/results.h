@@ -22,7 +22,7 @@
 #include "model/records/records.h"
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::records {
 
 struct RunRecord {
   std::string id;  // trial id; outside a sweep the directory's name
@@ -97,4 +97,4 @@ RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic stat
 /// The last events of a result file; empty if there is no file.
 ResultTail read_tail(const std::filesystem::path& result_jsonl);
 
-}  // namespace isobar
+}  // namespace isobar::records

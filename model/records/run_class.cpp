@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 constexpr std::pair<RunClass, const char*> kNames[] = {{RunClass::ok, "ok"},
@@ -41,4 +41,4 @@ bool is_final(RunClass c) {
          c != RunClass::preempted;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

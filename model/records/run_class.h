@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace isobar {
+namespace isobar::records {
 
 enum class RunClass {
   ok,
@@ -45,4 +45,4 @@ struct ResultTail {
   std::string last_op;  // if an event names one
 };
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -4,7 +4,7 @@
 
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 using nlohmann::json;
@@ -70,4 +70,4 @@ std::vector<RunColumn> run_columns(const RunRecord& r) {
   return c;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -8,7 +8,7 @@
 
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::records {
 
 /// All settings and statistics of a run, one column of `runs` each, in SQLite and in tables/runs.csv of
 /// reports. A run lacks the columns of keys that only other kinds of nets have.
@@ -21,4 +21,4 @@ std::vector<RunColumn> run_columns(const RunRecord& r);
 /// null for NaN and infinities, which JSON and SQL lack.
 nlohmann::json finite(double v);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -2,7 +2,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::records {
 
 void require_trial_id(const std::string& id, const std::string& file) {
   constexpr size_t kLongest = 200;
@@ -12,4 +12,4 @@ void require_trial_id(const std::string& id, const std::string& file) {
                       "submit the sweep again");
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

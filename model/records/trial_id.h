@@ -2,9 +2,9 @@
 #pragma once
 #include <string>
 
-namespace isobar {
+namespace isobar::records {
 
 /// Throws ConfigError unless `id`, read from `file`, is a valid folder name.
 void require_trial_id(const std::string& id, const std::string& file);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace isobar {
+namespace isobar::skill {
 namespace {
 
 constexpr int64_t kNoHour = -1;
@@ -44,4 +44,4 @@ const float* Climatology::at(double hours) const {
   return found == by_hour_.end() ? nullptr : found->second.mean.data();
 }
 
-}  // namespace isobar
+}  // namespace isobar::skill

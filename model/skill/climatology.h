@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-namespace isobar {
+namespace isobar::skill {
 
 class Climatology {
  public:
@@ -32,4 +32,4 @@ class Climatology {
   std::map<int64_t, Mean> by_hour_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::skill

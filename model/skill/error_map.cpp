@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::skill {
 namespace {
 
 constexpr int64_t kMostRows = 90, kMostColumns = 180;
@@ -53,4 +53,4 @@ double ErrorMap::rmse(size_t channel, int64_t block) const {
   return std::sqrt(squares_[at] / points_[at]);
 }
 
-}  // namespace isobar
+}  // namespace isobar::skill

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::skill {
 
 class ErrorMap {
  public:
@@ -35,4 +35,4 @@ class ErrorMap {
   std::vector<int64_t> block_;            // of each point
 };
 
-}  // namespace isobar
+}  // namespace isobar::skill

@@ -6,7 +6,7 @@
 
 #include "model/base/latitude.h"
 
-namespace isobar {
+namespace isobar::skill {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -147,4 +147,4 @@ SkillScore Skill::of(int64_t lead, int64_t channel) const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::skill

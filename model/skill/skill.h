@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::skill {
 
 /// [H, W]: cos(latitude) (model/base/latitude.h), with sum 1. `latitudes`: of the rows, in degrees; {}: from
 /// pole to pole.
@@ -71,4 +71,4 @@ class Skill {
   std::vector<Sums> sums_;                       // [leads][channels]
 };
 
-}  // namespace isobar
+}  // namespace isobar::skill

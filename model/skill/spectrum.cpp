@@ -3,7 +3,7 @@
 #include <complex>
 #include <unsupported/Eigen/FFT>
 
-namespace isobar {
+namespace isobar::skill {
 
 ZonalSpectrum::ZonalSpectrum(int64_t channels, std::vector<double> rows, int64_t width)
     : channels_(channels),
@@ -39,4 +39,4 @@ std::vector<double> ZonalSpectrum::power(int64_t channel) const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::skill

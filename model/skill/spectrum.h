@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::skill {
 
 class ZonalSpectrum {
  public:
@@ -25,4 +25,4 @@ class ZonalSpectrum {
   std::vector<double> sums_;  // [C][W / 2 + 1]
 };
 
-}  // namespace isobar
+}  // namespace isobar::skill

@@ -11,12 +11,12 @@
 #include "model/skill/skill.h"
 #include "model/skill/spectrum.h"
 
-namespace isobar {
+namespace isobar::skill {
 
 struct Verification {
   std::string checkpoint, of_data;
   int64_t trained_steps = 0, samples = 0;
-  std::vector<NetChannel> channels;
+  std::vector<inference::NetChannel> channels;
   std::vector<double> lead_hours;  // NaN: the files give none
   Skill net, persistence, climatology;
   int64_t climatology_fields = 0;  // 0: no climatology, for the reason in …
@@ -30,4 +30,4 @@ struct Verification {
   ErrorMap map;                                    // at the last lead, of the points that count
 };
 
-}  // namespace isobar
+}  // namespace isobar::skill

@@ -11,7 +11,7 @@
 #include "model/base/system/files.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
@@ -70,11 +70,11 @@ class Writer {
 };
 
 // The args that do not change between runs of an op.
-std::string constant_args(const Op& op, const Plan& plan, const std::vector<double>& predicted_s,
+std::string constant_args(const plan::Op& op, const plan::Plan& plan, const std::vector<double>& predicted_s,
                           size_t index) {
-  const Work w = work(op, plan);
-  std::string s = "\"path\":" + quoted(op.path) + ",\"kind\":\"" + name_of(op.kind) +
-                  "\",\"shape\":" + quoted(shape_text(op)) + ",\"flops\":" + number(w.flops) +
+  const plan::Work w = plan::work(op, plan);
+  std::string s = "\"path\":" + quoted(op.path) + ",\"kind\":\"" + plan::name_of(op.kind) +
+                  "\",\"shape\":" + quoted(plan::shape_text(op)) + ",\"flops\":" + number(w.flops) +
                   ",\"bytes\":" + number(w.bytes());
   if (w.wire_bytes > 0) s += ",\"wire_bytes\":" + number(w.wire_bytes);
   if (!predicted_s.empty()) s += ",\"predicted_us\":" + number(predicted_s.at(index) * 1e6);
@@ -99,16 +99,16 @@ void name_track(const RankTrace& r, int pid, int lane, const char* name, Writer&
 }
 
 void write_rank(const RankTrace& r, Writer& out) {
-  const Plan& plan = *r.plan;
+  const plan::Plan& plan = *r.plan;
   const int pid = r.shown_as.value_or(plan.rank);
   out.metadata("process_name", pid, 0,
                "\"name\":" + quoted(r.label.empty() ? "rank " + std::to_string(pid) : r.label));
   out.metadata("process_sort_index", pid, 0, "\"sort_index\":" + std::to_string(pid));
   if (!r.timeline->steps.empty()) name_track(r, pid, kStepTrack, "step", out);
-  bool used[kLanes] = {};
+  bool used[plan::kLanes] = {};
   for (const Span& s : r.timeline->spans) used[static_cast<int>(s.lane)] = true;
-  for (int l = 0; l < kLanes; ++l)
-    if (used[l]) name_track(r, pid, l, name_of(static_cast<Lane>(l)), out);
+  for (int l = 0; l < plan::kLanes; ++l)
+    if (used[l]) name_track(r, pid, l, plan::name_of(static_cast<plan::Lane>(l)), out);
   for (const StepTime& s : r.timeline->steps)
     out.slice("step " + std::to_string(s.step), "step", pid, track_of(r, kStepTrack), s.begin_ns + r.shift_ns,
               s.end_ns + r.shift_ns, "\"step\":" + std::to_string(s.step));
@@ -125,10 +125,10 @@ void write_rank(const RankTrace& r, Writer& out) {
   std::vector<std::string> args(plan.ops.size());
   std::map<std::pair<int32_t, int32_t>, const Span*> by_instr;  // (step, instr)
   for (const Span* s : spans) {
-    const Op& op = plan.ops.at(static_cast<size_t>(s->op));
+    const plan::Op& op = plan.ops.at(static_cast<size_t>(s->op));
     std::string& constant = args[static_cast<size_t>(s->op)];
     if (constant.empty()) constant = constant_args(op, plan, r.predicted_s, static_cast<size_t>(s->op));
-    out.slice(op.path, name_of(op.kind), pid, track_of(r, static_cast<int>(s->lane)),
+    out.slice(op.path, plan::name_of(op.kind), pid, track_of(r, static_cast<int>(s->lane)),
               s->begin_ns + r.shift_ns, s->end_ns + r.shift_ns,
               constant + ",\"micro\":" + std::to_string(s->micro) + ",\"step\":" + std::to_string(s->step));
     if (is_own(*s)) by_instr[{s->step, s->instr}] = s;
@@ -184,4 +184,4 @@ void merge_chrome_traces(const std::vector<std::filesystem::path>& parts, const 
     if (part != out) std::filesystem::remove(part);
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

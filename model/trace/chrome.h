@@ -17,18 +17,18 @@
 #include "model/plan/link.h"
 #include "model/trace/span.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 /// Which of a rank's two timelines it is.
 enum class TraceSide : uint8_t { only, measured, predicted };
 
 /// Thread ids: lanes, whole steps, then the same for predicted tracks.
-inline constexpr int kFirstPredictedTrack = kLanes + 1;
+inline constexpr int kFirstPredictedTrack = plan::kLanes + 1;
 
 struct RankTrace {
   const Timeline* timeline;
-  const Plan* plan;                 // of that rank
-  const Program* program;           // indexed by Span::instr: link(plan, plan.train, serial)
+  const plan::Plan* plan;           // of that rank
+  const plan::Program* program;     // indexed by Span::instr: link(plan, plan.train, serial)
   int64_t shift_ns = 0;             // added to all times: this rank's time 0 on the trace's clock
   std::vector<double> predicted_s;  // by op index, seconds; {}: unknown. Shown as args.predicted_us
   std::string label;                // process name; "": "rank N"
@@ -55,4 +55,4 @@ struct TraceFile {
 /// other file.
 TraceFile read_chrome_trace(const std::filesystem::path& path);
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -6,7 +6,7 @@
 #include "model/base/text/json.h"
 #include "model/trace/chrome.h"
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 using nlohmann::json;
@@ -17,19 +17,19 @@ int64_t nanoseconds(const json& event, const char* key) {
   return std::llround(event.value(key, 0.0) * 1e3);
 }
 
-Lane lane_named(const std::string& name) {
-  for (int l = 0; l < kLanes; ++l)
-    if (name == name_of(static_cast<Lane>(l))) return static_cast<Lane>(l);
-  return Lane::compute;  // a lane of another version
+plan::Lane lane_named(const std::string& name) {
+  for (int l = 0; l < plan::kLanes; ++l)
+    if (name == plan::name_of(static_cast<plan::Lane>(l))) return static_cast<plan::Lane>(l);
+  return plan::Lane::compute;  // a lane of another version
 }
 
-Lane lane_of(const json& args) {  // older files have only the name
+plan::Lane lane_of(const json& args) {  // older files have only the name
   return lane_named(args.value("lane", args.value("name", "")));
 }
 
 TraceFile read_events(const json& events) {
   TraceFile out;
-  std::map<std::pair<int32_t, int>, Lane> lanes;  // (rank, thread)
+  std::map<std::pair<int32_t, int>, plan::Lane> lanes;  // (rank, thread)
   for (const json& e : events)
     if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name")
       lanes[{e.value("pid", 0), e.value("tid", 0)}] = lane_of(e.value("args", json::object()));
@@ -43,7 +43,7 @@ TraceFile read_events(const json& events) {
       out.steps.push_back({rank, step, begin, end});
       continue;
     }
-    const Lane lane = lanes[{rank, e.value("tid", 0)}];
+    const plan::Lane lane = lanes[{rank, e.value("tid", 0)}];
     out.spans.push_back(
         {{rank, step, -1, -1, args.value("micro", 0), lane, begin, end}, args.value("path", ""), kind});
   }
@@ -68,4 +68,4 @@ TraceFile read_chrome_trace(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

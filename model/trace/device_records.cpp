@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 // The owner for which a call was announced. A call leaves a runtime and a driver record with the same id,
@@ -29,7 +29,7 @@ std::unordered_map<uint32_t, Announced> announced_by_call(const std::vector<Link
   return out;
 }
 
-bool names_an_instr(int64_t instr, const Program& program) {
+bool names_an_instr(int64_t instr, const plan::Program& program) {
   return instr >= 0 && instr < static_cast<int64_t>(program.instrs.size());
 }
 
@@ -37,7 +37,7 @@ using Owner = std::variant<std::monostate, OpKey, EngineWork>;  // of an activit
 
 class Joiner {
  public:
-  Joiner(const DeviceRecords& records, const Program& program)
+  Joiner(const DeviceRecords& records, const plan::Program& program)
       : records_(records), program_(program), announced_(announced_by_call(records.links)) {}
 
   Owner owner_of(const DeviceActivity& a, DeviceShare& share) const {
@@ -65,7 +65,7 @@ class Joiner {
 
  private:
   const DeviceRecords& records_;
-  const Program& program_;
+  const plan::Program& program_;
   const std::unordered_map<uint32_t, Announced> announced_;
 };
 
@@ -86,7 +86,7 @@ int64_t ClockMap::to_host(int64_t device_ns) const {
   return first_.host_ns + since + std::llround(static_cast<double>(since) * (rate_ - 1));
 }
 
-DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, int64_t origin_ns) {
+DeviceJoin join(const DeviceRecords& records, const plan::Program& program, int rank, int64_t origin_ns) {
   const Joiner joiner(records, program);
   const ClockMap clock(records.clocks);
   DeviceJoin out;
@@ -114,10 +114,10 @@ DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, 
     ++out.share.joined;
     out.share.joined_ns += ns;
     const int64_t begin = clock.to_host(a.begin_ns) - origin_ns, end = clock.to_host(a.end_ns) - origin_ns;
-    const Instr& instr = program.instrs[static_cast<size_t>(key->instr)];
+    const plan::Instr& instr = program.instrs[static_cast<size_t>(key->instr)];
     const auto [at, fresh] = spans.try_emplace({key->step, key->instr, key->ahead}, out.spans.size());
     if (fresh) {
-      const Lane lane = key->ahead ? Lane::h2d : instr.lane;
+      const plan::Lane lane = key->ahead ? plan::Lane::h2d : instr.lane;
       out.spans.push_back({rank, key->step, key->instr, instr.op, instr.micro, lane, begin, end});
     } else {
       Span& s = out.spans[at->second];
@@ -172,4 +172,4 @@ std::string to_text(const DeviceShare& s) {
   return text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -20,7 +20,7 @@
 #include "model/trace/engine_work.h"
 #include "model/trace/span.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 /// An op's announcement: its step and index in the linked program; for a graph the first instr that it
 /// replays. `ahead`: a fetch's copy to the device that runs during this step, for the next one.
@@ -107,10 +107,10 @@ struct DeviceJoin {
 
 /// Span times are host times minus `origin_ns` (SpanRecorder::origin_ns). Activities whose ids name no instr
 /// of the program stay unattributed.
-DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, int64_t origin_ns = 0);
+DeviceJoin join(const DeviceRecords& records, const plan::Program& program, int rank, int64_t origin_ns = 0);
 
 /// "device time 12.3 ms in 4,000 activities: 99.2 % joined to ops, 0.1 % of the engine (downloads 0.1 %),
 /// other 0.7 % (memset 0.5 %, ...)"
 std::string to_text(const DeviceShare& share);
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::trace {
 
 enum class EngineWork : uint8_t {
   upload,    // values that the host sets, to the device: a step's scalars, parameters of a checkpoint
@@ -16,4 +16,4 @@ constexpr const char* name_of(EngineWork w) {
   return kNames[static_cast<int>(w)];
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -5,7 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 int64_t steady_ns() {
@@ -65,4 +65,4 @@ Timeline SpanRecorder::take() {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

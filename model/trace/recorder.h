@@ -15,7 +15,7 @@
 
 #include "model/trace/span.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 class SpanRecorder {
  public:
@@ -27,7 +27,7 @@ class SpanRecorder {
   /// std::chrono::steady_clock's value at time 0, which all ranks of a host share.
   int64_t origin_ns() const noexcept { return origin_; }
 
-  void record(Lane lane, int32_t step, int32_t instr, int32_t op, int32_t micro, int64_t t0,
+  void record(plan::Lane lane, int32_t step, int32_t instr, int32_t op, int32_t micro, int64_t t0,
               int64_t t1) noexcept {
     Track& track = tracks_[static_cast<size_t>(lane)];
     const size_t n = track.count.load(std::memory_order_relaxed);  // only this thread writes it
@@ -54,7 +54,7 @@ class SpanRecorder {
     std::atomic<size_t> count{0};
     std::atomic<int64_t> dropped{0};
   };
-  std::array<Track, kLanes> tracks_;
+  std::array<Track, plan::kLanes> tracks_;
   size_t capacity_;
   int64_t origin_;
   int32_t rank_;
@@ -64,4 +64,4 @@ class SpanRecorder {
   int64_t reported_ = 0;  // dropped spans already logged
 };
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -7,7 +7,7 @@
 
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 struct Span {
   int32_t rank;
@@ -15,7 +15,7 @@ struct Span {
   int32_t instr;  // index into the linked program: the join key of predicted and measured
   int32_t op;     // index into Plan::ops
   int32_t micro;  // micro-batch
-  Lane lane;
+  plan::Lane lane;
   int64_t begin_ns, end_ns;  // from the start of the step (predicted) or run (measured)
 };
 
@@ -34,4 +34,4 @@ struct Timeline {
   std::vector<StepTime> steps;
 };
 
-}  // namespace isobar
+}  // namespace isobar::trace

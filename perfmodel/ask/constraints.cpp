@@ -9,7 +9,7 @@
 #include "model/base/text/yaml.h"
 #include "perfmodel/layouts/layout.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct AxisName {
@@ -170,4 +170,4 @@ Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& as
   return keep;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

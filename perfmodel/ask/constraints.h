@@ -16,7 +16,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class LayoutAxis : uint8_t {
   dp,
@@ -69,4 +69,4 @@ class Constraints {
 /// would choose; others apply to every layout. Throws ConfigError for a micro-batch of 0.
 Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& assignments);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 
 #include "perfmodel/fitting/least_squares.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Log spread of predictions from coefficients that were never fitted to whole steps.
@@ -129,4 +129,4 @@ Estimate estimate(const StepView& step, const Machine& m, double physics) {
   return e;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

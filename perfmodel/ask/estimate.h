@@ -11,7 +11,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Step time with its 80 % interval.
 struct Estimate {
@@ -48,4 +48,4 @@ std::vector<std::string> extrapolations(const StepView& step, const Machine& mac
 /// Square, by columns.
 std::vector<double> covariance_of(const Machine& machine);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -5,7 +5,7 @@
 
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // NCCL's channels are an unmeasured estimate (model/base/nccl_resources.h): within a factor of two in 80 % of
@@ -32,4 +32,4 @@ double chance_to_fit(double bytes, double lower, double upper, double there) {
   return normal_cdf(kNormal80 * std::log(there / bytes) / std::max(side, 1e-9));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

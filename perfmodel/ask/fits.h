@@ -9,7 +9,7 @@
 #pragma once
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Sigma of the uncertain bytes. `placed`: the plan's bytes are exact.
 double memory_sigma(const LayoutCost& c, const Machine& m, int zero, bool placed);
@@ -18,4 +18,4 @@ double chance_to_fit(double bytes, double sigma, double there);
 /// With a log-normal error of this 80 % interval, whose sides may differ.
 double chance_to_fit(double bytes, double lower, double upper, double there);
 
-}  // namespace isobar
+}  // namespace isobar::perf

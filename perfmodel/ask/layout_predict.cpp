@@ -9,7 +9,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/step/expert_imbalance.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Log spread of predictions that were never fitted to whole steps, by published runs of tuned engines on
@@ -163,4 +163,4 @@ Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

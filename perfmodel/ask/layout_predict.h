@@ -9,7 +9,7 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// The errors of a layout's step, which predict_layout() keeps where nothing was fitted.
 ErrorParts error_parts(LayoutModel& model, const Layout& l);
@@ -17,4 +17,4 @@ ErrorParts error_parts(LayoutModel& model, const Layout& l);
 /// The model's machine decides what computes; device_of(spec, machine) checks that the run may.
 Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign = "");
 
-}  // namespace isobar
+}  // namespace isobar::perf

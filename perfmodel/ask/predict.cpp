@@ -18,7 +18,7 @@
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/reading.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::vector<Term> terms_of(const RankTimes& t, double correction) {
@@ -91,9 +91,10 @@ struct Replayed {
 };
 
 // One rank of each stage stands for the others; of a cut graph, whose parts are unequal, the slowest one.
-Replayed replayed(const RunSpec& spec, const Workspace& workspace, const Machine& m, const Prediction& p) {
+Replayed replayed(const RunSpec& spec, const plan::Workspace& workspace, const Machine& m,
+                  const Prediction& p) {
   std::vector<int> ranks{0};
-  if (spec.layout.cp > 1 && spec.net.has_edges()) ranks = group_of(spec.layout, "cp", 0);
+  if (spec.layout.cp > 1 && spec.net.has_edges()) ranks = plan::group_of(spec.layout, "cp", 0);
   Replayed slowest;
   for (const int rank : ranks) {
     Replayed own{stages_of(as_priced(spec, m), workspace, rank), {}};
@@ -107,9 +108,9 @@ Replayed replayed(const RunSpec& spec, const Workspace& workspace, const Machine
 Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   Prediction p;
   p.where = conditions_of(spec, m, options.host);
-  const Workspace workspace =
-      options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : Workspace{};
-  const Memory memory = fullest(spec, workspace);
+  const plan::Workspace workspace =
+      options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : plan::Workspace{};
+  const plan::Memory memory = nets::fullest(spec, workspace);
   const auto [stages, r] = replayed(spec, workspace, m, p);
   LayoutModels models;
   const StepView view = models.view(spec, m, options.host);
@@ -123,16 +124,17 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.tokens_per_s = p.samples_per_s * static_cast<double>(spec.net.tokens());
   p.correction = e.seconds / e.physics;
   p.terms = terms_of(r.busiest, p.correction);
-  for (size_t l = 0; l < kLanes; ++l)
+  for (size_t l = 0; l < plan::kLanes; ++l)
     if (r.busiest.lanes[l] > 0)
-      p.lanes.push_back({name_of(static_cast<Lane>(l)), r.busiest.lanes[l] * p.correction,
+      p.lanes.push_back({plan::name_of(static_cast<plan::Lane>(l)), r.busiest.lanes[l] * p.correction,
                          r.busiest.exposed[l] * p.correction});
   p.counts = r.busiest.counts;
   for (const StageProgram& stage : stages)  // each stands for the other ranks of its stage
-    p.hardware_flops += totals(stage.plan, spec.micro_batch()).step.flops *
+    p.hardware_flops += plan::totals(stage.plan, spec.micro_batch()).step.flops *
                         static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
-  for (int k = 0; k < kBufferKinds; ++k)
-    if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
+  for (int k = 0; k < plan::kBufferKinds; ++k)
+    if (memory.by_kind[k] > 0)
+      p.memory.emplace_back(plan::name_of(static_cast<plan::BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);
   if (memory.replay > 0) p.memory.emplace_back("replay", memory.replay);
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
@@ -147,14 +149,14 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
 // A long step is answered by the closed form, in milliseconds instead of minutes.
 bool is_long(const RunSpec& spec) {
   constexpr double kMostBytes = 64e6;  // of a rank's linked program
-  return step_bytes(build_plan(spec, 0, {})) > kMostBytes;
+  return nets::step_bytes(nets::build_plan(spec, 0, {})) > kMostBytes;
 }
 
 // Replaces the closed form's memory by that of placed plans.
-void place_memory(const RunSpec& spec, const Machine& m, const Workspace& workspace, Prediction& p) {
-  const DeviceMemory placed = device_memory(spec, workspace, room_of(m));
-  const auto of = [&](BufferKind kind) { return placed.plan.by_kind[static_cast<int>(kind)]; };
-  const int64_t saved = of(BufferKind::saved), scratch = of(BufferKind::scratch);
+void place_memory(const RunSpec& spec, const Machine& m, const plan::Workspace& workspace, Prediction& p) {
+  const nets::DeviceMemory placed = nets::device_memory(spec, workspace, room_of(m));
+  const auto of = [&](plan::BufferKind kind) { return placed.plan.by_kind[static_cast<int>(kind)]; };
+  const int64_t saved = of(plan::BufferKind::saved), scratch = of(plan::BufferKind::scratch);
   p.memory = {{"parameters, gradients, optimizer", placed.plan.arena - saved - scratch},
               {"activations", saved},
               {"scratch", scratch},
@@ -165,10 +167,11 @@ void place_memory(const RunSpec& spec, const Machine& m, const Workspace& worksp
 
 }  // namespace
 
-MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
+nets::MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& m,
+                                          const PredictOptions& options) {
   if (device_of(spec, m) == Device::cores) return {.spec = spec};
-  return largest_micro_batch(spec, options.device_workspace ? options.device_workspace() : Workspace{},
-                             room_of(m));
+  return nets::largest_micro_batch(
+      spec, options.device_workspace ? options.device_workspace() : plan::Workspace{}, room_of(m));
 }
 
 std::string gigabytes(double bytes) {
@@ -189,7 +192,7 @@ Prediction predict(const RunSpec& spec, const Machine& given, const PredictOptio
   const Machine m = machine_of(spec, given);
   const Device device = device_of(spec, m);
   Prediction p;
-  check_plan_size(spec);
+  nets::check_plan_size(spec);
   if (device == Device::cores && !options.closed_form && !is_long(spec)) {
     p = on_cores(spec, m, options);
   } else {
@@ -217,7 +220,7 @@ std::string shortfall(const Prediction& p) {
 }
 
 Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
-  return rates_of({model_flops(spec), p.hardware_flops}, p.step_s, p.where.ranks,
+  return rates_of({nets::model_flops(spec), p.hardware_flops}, p.step_s, p.where.ranks,
                   peak_flops(m, p.where, peak_of(spec)));
 }
 
@@ -226,4 +229,4 @@ Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, cons
   return simulate(spec, stages, m.values(), p.where, cache_of_rank(m, p.where.ranks_on_host));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -23,14 +23,14 @@
 #include "perfmodel/step/simulate.h"
 #include "perfmodel/step/utilization.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct PredictOptions {
-  HostShare host;                                   // of ranks on cores
-  std::function<Workspace(int threads)> workspace;  // of the CPU backend, for its share of the memory
+  HostShare host;                                         // of ranks on cores
+  std::function<plan::Workspace(int threads)> workspace;  // of the CPU backend, for its share of the memory
   // Workspace of the GPU backend: plans are then placed for their memory, which the closed form knows only to
   // some percent.
-  std::function<Workspace()> device_workspace = {};
+  std::function<plan::Workspace()> device_workspace = {};
   std::string campaign;  // whose run it is (MeasuredRun::campaign): a fit to other campaigns is less certain
   bool closed_form = false;  // also on cores: a thousand times as fast, less accurate
 };
@@ -66,8 +66,8 @@ Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOpt
 
 /// Resolves policy.micro_batch 0 as the engine does on a GPU (nets/layout/device_memory.h), with the machine
 /// file's memory and options.device_workspace. Otherwise returns the specification unchanged.
-MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& machine,
-                                    const PredictOptions& options);
+nets::MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& machine,
+                                          const PredictOptions& options);
 
 /// "a rank needs 93.1 GB of an accelerator's 80 GB"; "" if it fits.
 std::string shortfall(const Prediction& p);
@@ -82,4 +82,4 @@ Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, cons
 /// Throws std::logic_error for a step that is shorter than the machine's peaks allow.
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m);
 
-}  // namespace isobar
+}  // namespace isobar::perf

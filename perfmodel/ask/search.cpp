@@ -19,7 +19,7 @@
 #include "perfmodel/ask/search_state.h"
 #include "perfmodel/machine/device.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::vector<int64_t> divisors(int64_t n, int64_t most) {
@@ -56,7 +56,7 @@ bool slower(const std::pair<const LayoutSearch::Axes, LayoutCandidate>& a,
 LayoutSearch::LayoutSearch(const RunSpec& spec, const Machine& machine, const SearchOptions& options,
                            int thread)
     : spec_(spec),
-      net_(limits_of(spec_)),
+      net_(nets::limits_of(spec_)),
       options_(options),
       space_(options_.space),
       keep_(space_.keep),
@@ -149,7 +149,7 @@ std::vector<int> LayoutSearch::zero_stages() const {
 std::vector<PipelineSchedule> LayoutSearch::schedule_kinds() const {
   std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
   const bool rolls = spec_.train.rollout > 1;
-  std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
+  std::erase_if(all, [&](PipelineSchedule k) { return rolls && !plan::runs_rollouts(k); });
   return all;
 }
 
@@ -178,14 +178,14 @@ void LayoutSearch::each_axes(int64_t gpus, int64_t batch, const Visit& visit) co
   for (const int64_t cp :  // outermost: plans of one cp share cuts of the net's grid or graph
        choices(keep_, LayoutAxis::cp, gpus, space_.context_parallel ? net_.tokens : 1))
     for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus / cp, space_.max_tp)) {
-      if (!tp_cuts(net_, tp)) continue;
+      if (!nets::tp_cuts(net_, tp)) continue;
       for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
         const int64_t dp = gpus / tp / cp / pp;
-        if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || batch % dp != 0) continue;
+        if (!nets::cp_cuts(net_, cp) || !nets::stages_fill(net_, pp, 1) || batch % dp != 0) continue;
         if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
         if (!keep_.allows(LayoutAxis::dp, dp)) continue;
         for (const int64_t ep : choices(keep_, LayoutAxis::ep, dp * cp, std::max<int64_t>(1, net_.experts)))
-          if (ep_divides(net_, ep, dp, cp))
+          if (nets::ep_divides(net_, ep, dp, cp))
             visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
                        static_cast<int32_t>(pp), static_cast<int32_t>(ep)});
       }
@@ -209,15 +209,15 @@ void LayoutSearch::axes(const Axes& a) {
       for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
         if (cp == 1 && kind != CpKind::allgather) continue;
         if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
-        if (!kind_cuts(net_, cp, kind)) continue;
-        if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
-        if (kind == CpKind::ring && !ring_cuts(net_, cp)) continue;
+        if (!nets::kind_cuts(net_, cp, kind)) continue;
+        if (kind == CpKind::ulysses && !nets::ulysses_cuts(net_, tp, cp)) continue;
+        if (kind == CpKind::ring && !nets::ring_cuts(net_, cp)) continue;
         l.recompute = recompute;
         l.cp_kind = kind;
         for (const int64_t micro :
              choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
           l.micro_batch = static_cast<int32_t>(micro);
-          if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
+          if (l.sequence_parallel && !nets::sequence_cuts(net_, micro, cp, tp)) continue;
           policies(l);
         }
       }
@@ -258,7 +258,7 @@ bool LayoutSearch::too_slow(Layout l) {
 // Schedules and ZeRO stages of one micro-batch
 void LayoutSearch::policies(Layout l) {
   const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
-  if (micro_batches > kMostMicroBatches || !fills_replay(spec_.train, micro_batches)) return;
+  if (micro_batches > nets::kMostMicroBatches || !nets::fills_replay(spec_.train, micro_batches)) return;
   schedules_.clear();
   const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
   const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
@@ -267,8 +267,8 @@ void LayoutSearch::policies(Layout l) {
       schedules_.emplace_back(s, 1);
     if (l.pp == 1) continue;
     if (s == PipelineSchedule::zb_h1 && one_chunk && !spec_.net.recorded()) schedules_.emplace_back(s, 1);
-    if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
-      for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
+    if (s == PipelineSchedule::interleaved && nets::interleaves(micro_batches, l.pp))
+      for (int64_t v = 2; v <= most_chunks && nets::stages_fill(net_, l.pp, v); ++v)
         if (even_chunks(v * l.pp) && keep_.allows(LayoutAxis::vpp, v)) schedules_.emplace_back(s, v);
   }
   const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
@@ -277,8 +277,8 @@ void LayoutSearch::policies(Layout l) {
   const auto known = [&](PipelineSchedule schedule, int zero) {
     return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
            (schedule != PipelineSchedule::zb_h1 ||
-            zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1, zero,
-                              fp32_gradients)
+            nets::zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1,
+                                    zero, fp32_gradients)
                 .all());
   };
   int64_t each = 0;
@@ -383,12 +383,12 @@ void LayoutSearch::keep_variant(const LayoutCandidate& c) {
 // Bytes of the placed plans of the stages that may be the fullest
 int64_t LayoutSearch::placed(const Layout& l) const {
   RunSpec s = with_layout(spec_, l);
-  if (l.schedule != PipelineSchedule::gpipe) s = with_few_micro_batches(std::move(s));
+  if (l.schedule != PipelineSchedule::gpipe) s = nets::with_few_micro_batches(std::move(s));
   int64_t arena = 0;
-  const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
+  const std::vector<int> pipeline = plan::group_of(s.layout, "pp", 0);
   const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
   for (const int stage : stages)
-    arena = std::max(arena, step_memory(s, build_plan(s, pipeline[stage], {})).arena);
+    arena = std::max(arena, nets::step_memory(s, nets::build_plan(s, pipeline[stage], {})).arena);
   return arena;
 }
 
@@ -455,4 +455,4 @@ SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOpt
   return LayoutSearch(spec, machine, options).run();
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

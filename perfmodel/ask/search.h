@@ -17,7 +17,7 @@
 #include "perfmodel/ask/constraints.h"
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct SearchSpace {
   bool context_parallel = true, orders = true, sequence_parallel_off = true;
@@ -99,4 +99,4 @@ struct Turn {
 };
 std::vector<Turn> turns(LayoutModel& model, const std::vector<LayoutCandidate>& candidates);
 
-}  // namespace isobar
+}  // namespace isobar::perf

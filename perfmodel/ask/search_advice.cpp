@@ -8,7 +8,7 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/ask/search_state.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr int64_t kMostTimes = 1024;  // most times as many accelerators, if none fits
@@ -166,4 +166,4 @@ void LayoutSearch::refuse_memory() const {
                    without.empty() ? "give more of them, or a batch that they divide" : without);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

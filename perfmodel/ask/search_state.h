@@ -14,7 +14,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Threads share the axes by tensor, context and expert parallelism, whose sections are then counted by one
 /// of them.
@@ -78,7 +78,7 @@ class LayoutSearch {
   std::string nearest_numbers() const;
 
   RunSpec spec_;
-  const NetLimits net_;
+  const nets::NetLimits net_;
   SearchOptions options_;
   const SearchSpace& space_;
   const Constraints& keep_;
@@ -105,4 +105,4 @@ class LayoutSearch {
   std::vector<LayoutCandidate> fitting_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr int kMostKeys = 3, kBesideRanks = 2;
@@ -49,7 +49,7 @@ std::vector<Edits> edits_of(const RunSpec& s) {
   if (!s.policy.sequence_parallel) key()->push_back([](RunSpec& x) { x.policy.sequence_parallel = true; });
   if (s.policy.schedule != PipelineSchedule::one_f_one_b)
     key()->push_back([](RunSpec& x) { x.policy.schedule = PipelineSchedule::one_f_one_b, x.layout.vpp = 1; });
-  const NetLimits limits = limits_of(s);
+  const nets::NetLimits limits = nets::limits_of(s);
   for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp, &LayoutSpec::ep}) {
     Edits* values = key();
     const int64_t most = axis == &LayoutSpec::pp   ? std::max<int64_t>(1, limits.inner_parts)
@@ -95,7 +95,7 @@ class Neighbours {
     std::stable_sort(fitting.begin(), fitting.end(),
                      [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
     for (const Change& c : fitting) try {
-        build_plan(c.spec, 0, {});  // checks what the closed form ignores
+        nets::build_plan(c.spec, 0, {});  // checks what the closed form ignores
         SmallestChange out{c.spec, {}, predict(c.spec, models_[0]->machine(), options_)};
         if (out.prediction.fits()) return out;
       } catch (const ConfigError&) {
@@ -115,7 +115,7 @@ class Neighbours {
     LayoutModel& model = *models_[x.policy.offload_optimizer ? 1 : 0];
     try {
       validate(x);
-      check_layout(x);
+      nets::check_layout(x);
       const Layout l = layout_of(x);
       const LayoutCost c = model.cost(l);
       if (c.memory <= memory_of_rank(model.machine(), model.where().ranks_on_host))
@@ -158,4 +158,4 @@ std::optional<SmallestChange> smallest_change(const RunSpec& spec, const Machine
   return std::nullopt;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -15,7 +15,7 @@
 
 #include "perfmodel/ask/predict.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct SmallestChange {
   RunSpec spec;
@@ -25,4 +25,4 @@ struct SmallestChange {
 std::optional<SmallestChange> smallest_change(const RunSpec& spec, const Machine& machine,
                                               const PredictOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::perf

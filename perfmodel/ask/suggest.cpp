@@ -13,7 +13,7 @@
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr uint64_t kSharedStream = uint64_t{0x73756767} << 32;  // "sugg": a separate random stream
@@ -285,4 +285,4 @@ Outlook look_ahead(const std::vector<Candidate>& candidates, const SettingsFit& 
   return look_ahead(candidates, distribution_of(candidates, fit), options);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

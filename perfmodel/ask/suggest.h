@@ -19,7 +19,7 @@
 #include "perfmodel/fitting/settings_fit.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// One specification to choose from.
 struct Candidate {
@@ -68,4 +68,4 @@ Outlook look_ahead(const std::vector<Candidate>& candidates, const SettingsFit& 
 /// E[min(mean + slope * Z)] - min(mean) <= 0 for a standard normal Z: the value of learning Z.
 double expected_minimum_change(const std::vector<double>& mean, const std::vector<double>& slope);
 
-}  // namespace isobar
+}  // namespace isobar::perf

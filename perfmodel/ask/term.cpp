@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& others, double correction) {
   std::vector<Term> out;
@@ -24,4 +24,4 @@ std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& other
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

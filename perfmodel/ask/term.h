@@ -9,7 +9,7 @@
 
 #include "perfmodel/machine/coefficient.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Term {
   std::string name;
@@ -36,4 +36,4 @@ constexpr const char* kData = "exposed DP communication";
 /// Merges coefficients of one name and drops zero lines. `correction`: factor on all of them.
 std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& others, double correction);
 
-}  // namespace isobar
+}  // namespace isobar::perf

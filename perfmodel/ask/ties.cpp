@@ -5,7 +5,7 @@
 #include "perfmodel/ask/suggest.h"
 #include "perfmodel/fitting/layout_fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 Ties likeliest(const std::vector<double>& chances, double loss) {
   constexpr double kSure = 0.8;
@@ -36,4 +36,4 @@ Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, si
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Ties {
   struct Member {
@@ -31,4 +31,4 @@ Ties likeliest(const std::vector<double>& chances, double loss);
 /// Considers times only: the search knows the chance to fit. The model's coefficients stay the machine's.
 Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, size_t runs);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "model/base/text/yaml.h"
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 void scale(Machine& m, std::initializer_list<Coef> coefs, double factor) {
@@ -148,4 +148,4 @@ std::vector<Turn> turns(LayoutModel& model, const std::vector<LayoutCandidate>& 
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

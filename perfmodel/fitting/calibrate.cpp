@@ -20,7 +20,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -34,7 +34,7 @@ struct Case {
   double seconds = 0;
   double ops = 1, samples = 0;
   double charged = 0;  // FLOPs
-  Work work;
+  plan::Work work;
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
   int64_t head_size = 0;  // attention
@@ -223,15 +223,15 @@ Peak best_bytes(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     const double rate = c.work.bytes() * static_cast<double>(c.ranks) / c.seconds;
     if (c.kind == "stream" && rate > stream.value) stream = {rate, {c.name}};
-    if (op_named(c.kind) && rate > any.value) any = {rate, {c.name}};
+    if (plan::op_named(c.kind) && rate > any.value) any = {rate, {c.name}};
   }
   return stream.value > 0 ? stream : any;
 }
 
 // Modelled counts of a case: op counts for ops, loader counts for read_*; none for peaks.
 std::optional<Counts> counts_of(const Case& c, double cache, const std::string& file) {
-  if (const auto kind = op_named(c.kind)) {
-    Work one = c.work;  // spilling depends on the size of one op
+  if (const auto kind = plan::op_named(c.kind)) {
+    plan::Work one = c.work;  // spilling depends on the size of one op
     one.flops = c.charged;
     for (double* v : {&one.flops, &one.vector_flops, &one.bytes_read, &one.wire_bytes, &one.messages})
       *v /= c.ops;
@@ -335,7 +335,7 @@ std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, co
 
 }  // namespace
 
-double charged_flops(const Op& op, const Plan& plan, int64_t processors) {
+double charged_flops(const plan::Op& op, const plan::Plan& plan, int64_t processors) {
   const Conditions where{.processors = processors};
   Counts counts{};
   op_seconds(shape_of(op, plan, where), Counts{}, where, 1, &counts);
@@ -426,4 +426,4 @@ Machine with_network(Machine m, const json& gbench, const std::string& file) {
   return m;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -40,14 +40,14 @@
 #include "model/plan/plan.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// FLOPs charged for an op on an accelerator with this number of processors: the counter charged_flops.
-double charged_flops(const Op& op, const Plan& plan, int64_t processors);
+double charged_flops(const plan::Op& op, const plan::Plan& plan, int64_t processors);
 
 /// `file` is for messages. Throws ConfigError for an unusable benchmark.
 Machine machine_from_benchmarks(const nlohmann::json& gbench, const std::string& file = "benchmarks");
 /// The machine with network costs from all-reduces over ranks of several hosts.
 Machine with_network(Machine m, const nlohmann::json& gbench, const std::string& file = "benchmarks");
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -5,14 +5,14 @@
 #include "model/nets/build.h"
 #include "perfmodel/step/checkpoint.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs, const Storage& storage,
                                                  std::vector<std::string>& sources) {
   std::vector<Observation> out;
   for (const MeasuredRun& run : runs) {
     if (!(run.checkpoint_s > 0)) continue;
-    const auto parameters = static_cast<double>(build_plan(run.spec, 0, {}).parameter_count());
+    const auto parameters = static_cast<double>(nets::build_plan(run.spec, 0, {}).parameter_count());
     const CheckpointWork w = checkpoint_work(run.spec, parameters, run.host.ranks_on_host);
     out.push_back({.model = [w, storage](const Counts& k) { return checkpoint_seconds(w, k, storage); },
                    .measured = run.checkpoint_s,
@@ -31,4 +31,4 @@ double checkpoint_spread(const Solution& s, size_t count) {
   return std::sqrt(squares / (kExpectedRuns + static_cast<double>(count)));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

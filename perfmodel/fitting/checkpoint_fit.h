@@ -6,7 +6,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Appends each observation's run to `sources`.
 std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs, const Storage& storage,
@@ -15,4 +15,4 @@ std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>&
 /// Log sigma of their residuals; they are the last `count` observations of the solution.
 double checkpoint_spread(const Solution& s, size_t count);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -18,7 +18,7 @@
 #include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/expert_imbalance.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kExpectedSpread = 0.05;  // prior log residual, …
@@ -249,7 +249,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const Fi
                         machine[Coef::process].value);
       if (several_campaigns) views.back().effects.push_back(campaign_effect(r.campaign));
     } else {
-      planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(fullest(r.spec, {}).total()) : 0);
+      planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(nets::fullest(r.spec, {}).total()) : 0);
     }
     admit_to_peak(r, views.back().ceiling_s, peak_used(r.spec, machine), out, record.notes);
     kinds.push_back(views.back().kind);
@@ -329,4 +329,4 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const Fi
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

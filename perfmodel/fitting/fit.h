@@ -23,7 +23,7 @@
 #include "perfmodel/step/conditions.h"
 #include "perfmodel/step/reading.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct MeasuredOp {
   std::string path, lane;
@@ -83,4 +83,4 @@ std::map<std::string, double> quantities_of(const RunSpec& spec, const Condition
 /// Those that determine its ops' shapes: also the ranges of steps with timed ops (Machine::timed).
 std::map<std::string, double> op_quantities_of(const RunSpec& spec, int64_t threads);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -9,14 +9,14 @@
 #include "perfmodel/step/simulate.h"
 #include "perfmodel/step/utilization.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // A net whose equal parts are trained differently has no closed form: its step is replayed at any prices.
 StepView replayed_view(const RunSpec& spec, const Machine& m, const HostShare& host) {
   const Conditions where = conditions_of(spec, m, host);
   const auto stages = std::make_shared<const std::vector<StageProgram>>(
-      stages_of(as_priced(spec, m), {}, busiest_rank(spec)));
+      stages_of(as_priced(spec, m), {}, nets::busiest_rank(spec)));
   const double cache = cache_of_rank(m, where.ranks_on_host);
   StepView v;
   v.seconds = [=](const Counts& k) { return simulate(spec, *stages, k, where, cache).step_s; };
@@ -104,4 +104,4 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
   return v;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

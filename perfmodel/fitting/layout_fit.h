@@ -10,7 +10,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// One model for all layouts of a net on the same number of ranks; references and views stay valid as long
 /// as this does.
@@ -28,4 +28,4 @@ std::string campaign_effect(const std::string& campaign);
 /// `model` must outlive the view; every evaluation changes its coefficients.
 StepView view_of(LayoutModel& model, const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kHuber = 1.5;      // sigmas beyond which an observation counts as an outlier
@@ -238,4 +238,4 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -14,7 +14,7 @@
 
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Observation {
   std::function<double(const Counts&)> model;  // seconds, from coefficients
@@ -55,4 +55,4 @@ Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, 
 /// The coefficients that change the model when scaled a thousandfold either way.
 std::vector<size_t> felt_by(const std::function<double(const Counts&)>& model, const Counts& at);
 
-}  // namespace isobar
+}  // namespace isobar::perf

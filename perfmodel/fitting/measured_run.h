@@ -9,12 +9,12 @@
 #include "model/records/results.h"
 #include "perfmodel/fitting/fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// `between`: the scatter between all runs that this one is fitted with.
-MeasuredRun measured_run(const RunRecord& r, Statistic statistic, const RunToRun& between);
+MeasuredRun measured_run(const records::RunRecord& r, Statistic statistic, const RunToRun& between);
 /// True if the run has a step time to fit to.
-bool is_usable(const RunRecord& r, Statistic statistic);
+bool is_usable(const records::RunRecord& r, Statistic statistic);
 
 struct UsableRuns {
   std::vector<MeasuredRun> runs;
@@ -27,4 +27,4 @@ UsableRuns usable_runs(const std::string& dir, Statistic statistic);
 /// "repetitions of a run differ by 2.0 % (assumed: there are none)"
 std::string words_of(const RunToRun& between);
 
-}  // namespace isobar
+}  // namespace isobar::perf

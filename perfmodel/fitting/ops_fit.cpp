@@ -9,7 +9,7 @@
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/op_terms.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct KindTotal {
@@ -18,24 +18,24 @@ struct KindTotal {
   bool complete = true;  // every op of the kind was measured
 };
 
-std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine,
-                                           const Conditions& where) {
-  const Plan plan = build_plan(run.spec, 0, {});
+std::map<plan::OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine,
+                                                 const Conditions& where) {
+  const plan::Plan plan = nets::build_plan(run.spec, 0, {});
   const double cache = cache_share(machine, run.host.ranks_on_host);
   std::map<std::string, double> each;  // seconds of one execution, by path
   for (const MeasuredOp& op : run.ops)
     if (op.count > 0) each[op.path] = op.seconds / static_cast<double>(op.count);
-  std::map<OpKind, KindTotal> out;
+  std::map<plan::OpKind, KindTotal> out;
   double all = 0;  // seconds of a step, collectives included
   bool complete = true;
-  for (const Invocation& invocation : plan.train) {
-    const Routine& r = plan.routines[invocation.routine];
+  for (const plan::Invocation& invocation : plan.train) {
+    const plan::Routine& r = plan.routines[invocation.routine];
     for (int32_t o = r.first; o < r.first + r.count; ++o) {
-      const Op& op = plan.ops[o];
+      const plan::Op& op = plan.ops[o];
       const auto found = each.find(op.path);
       complete &= found != each.end();
       all += found != each.end() ? found->second : 0;
-      if (is_collective(op.kind)) continue;
+      if (plan::is_collective(op.kind)) continue;
       KindTotal& total = out[op.kind];
       if (found == each.end()) {
         total.complete = false;
@@ -72,9 +72,9 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs, c
     const Reading reading = reading_of(run.spec, where);
     for (auto& [kind, total] : totals_by_kind(run, machine, where)) {
       if (!total.complete || !(total.seconds > 0)) continue;
-      if (kind == OpKind::fetch)
+      if (kind == plan::OpKind::fetch)
         for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += reading.counts[c];
-      const std::string name = name_of(kind) + std::string("/") + name_of(run.spec.policy.amp);
+      const std::string name = plan::name_of(kind) + std::string("/") + name_of(run.spec.policy.amp);
       ++of_kind[name];
       sources.push_back(run.id);
       found.emplace_back(name, Observation{[counts = total.counts, where](const Counts& k) {
@@ -97,4 +97,4 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs, c
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,10 +10,10 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Appends each observation's run to `sources`.
 std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs, const Machine& machine,
                                          std::vector<std::string>& sources);
 
-}  // namespace isobar
+}  // namespace isobar::perf

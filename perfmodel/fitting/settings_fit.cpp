@@ -9,7 +9,7 @@
 #include "model/base/system/shared_files.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using Eigen::MatrixXd;
@@ -226,4 +226,4 @@ SettingsFit SettingsFit::from_json(const nlohmann::json& j, const std::string& f
   return SettingsFit(std::move(rows));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -19,7 +19,7 @@
 
 #include "perfmodel/fitting/fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct StepRange {
   double seconds = 0, lower = 0, upper = 0;  // 80 % interval
@@ -76,4 +76,4 @@ class SettingsFit {
   Eigen::LLT<Eigen::MatrixXd> llt_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::vector<double> ranks(const std::vector<double>& v) {
@@ -39,4 +39,4 @@ double normal_cdf(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

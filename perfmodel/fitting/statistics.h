@@ -6,7 +6,7 @@
 
 #include "model/base/step_stats.h"  // quantile
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Spearman's rank correlation, ties at their mean rank; 0 if one of them is constant.
 double spearman(const std::vector<double>& a, const std::vector<double>& b);
@@ -14,4 +14,4 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b);
 /// Standard normal distribution function.
 double normal_cdf(double x);
 
-}  // namespace isobar
+}  // namespace isobar::perf

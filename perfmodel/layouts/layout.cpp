@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 const std::vector<std::string>& rank_orders() {
   static const std::vector<std::string> orders = [] {
@@ -67,7 +67,8 @@ Layout layout_of(const RunSpec& s) {
            .workers = i32(s.data.workers)};
   // Axes missing from the order have size 1 and come last.
   std::string order;
-  for (const std::string& token : order_tokens(s.layout, s.file)) order += (order.empty() ? "" : "-") + token;
+  for (const std::string& token : plan::order_tokens(s.layout, s.file))
+    order += (order.empty() ? "" : "-") + token;
   for (const char* axis : {"tp", "cp", "dp", "pp"})
     if (order.find(axis) == std::string::npos) order += std::string(order.empty() ? "" : "-") + axis;
   const std::vector<std::string>& orders = rank_orders();
@@ -118,4 +119,4 @@ std::string text_of(const Layout& l) {
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 
 #include "perfmodel/layouts/sections.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// A layout and its policy without strings.
 struct Layout {
@@ -39,4 +39,4 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host);
 /// other defaults are left out
 std::string text_of(const Layout& l);
 
-}  // namespace isobar
+}  // namespace isobar::perf

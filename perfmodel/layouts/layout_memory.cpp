@@ -10,7 +10,7 @@
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Micro-batches in flight of each chunk of a stage; constant once the pipeline is full.
@@ -19,7 +19,8 @@ const std::vector<int64_t>& slots_of(PipelineSchedule kind, int p, int stage, in
   thread_local std::map<Key, std::vector<int64_t>> known;
   m = std::min<int64_t>(m, 4 * p);
   auto& slots = known[{kind, p, stage, m, v}];
-  if (slots.empty()) slots = in_flight(schedule_actions(kind, p, stage, static_cast<int>(m), v), v);
+  if (slots.empty())
+    slots = plan::in_flight(plan::schedule_actions(kind, p, stage, static_cast<int>(m), v), v);
   return slots;
 }
 
@@ -44,7 +45,7 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
     double slots = c.times * std::min<double>(m, l.pp - s.stage);
     if (l.schedule == PipelineSchedule::gpipe) slots = c.times * m;
     if (rolls())
-      slots = static_cast<double>(rolling_together(l.schedule, l.pp, static_cast<int64_t>(m)) *
+      slots = static_cast<double>(plan::rolling_together(l.schedule, l.pp, static_cast<int64_t>(m)) *
                                   spec_.learnt_steps());
     if (l.schedule == PipelineSchedule::interleaved || split) {
       const auto& each = slots_of(l.schedule, l.pp, s.stage, static_cast<int64_t>(m), l.vpp);
@@ -132,7 +133,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     // have.
     const double late =
         spec_.net.recorded() && micro_batches(l) == 1 && l.zero < 2 ? gradient_ * parameters : 0;
-    const double buckets = has_buckets(spec_.net, l.dp, l.zero) ? gradient_ * parameters : 0;
+    const double buckets = nets::has_buckets(spec_.net, l.dp, l.zero) ? gradient_ * parameters : 0;
     const double persistent = element(shards) * (parameters - held.expert) +
                               element(expert_shards) * held.expert - late + buckets + frozen + n.constants +
                               replay_of(l, s, n),
@@ -164,11 +165,11 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   }
   c.process = machine_[Coef::process].value;
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
-  c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(
-                      most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
-                                  l.schedule == PipelineSchedule::interleaved, has_partial(spec_), l.ep)))
+  c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(nets::most_groups(
+                      l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
+                      l.schedule == PipelineSchedule::interleaved, nets::has_partial(spec_), l.ep)))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/utilization.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Closed forms distinguish a layout's own stages.
@@ -51,11 +51,11 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       priced_inner_(net_.distinct()),
       cache_(sections ? std::move(sections) : std::make_shared<SectionCache>(spec, where_)),
       mixes_{std::vector<double>(net_.distinct())} {
-  check_equal_parts(spec);
+  nets::check_equal_parts(spec);
   int inner = 0;
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
   unequal_stages_ = inner > 1 || !spec.layout.stages.empty();
-  for (const PartCount& c : NetParts(distinct_parts(spec.net)).counts) priced_inner_[c.part] = c.inner;
+  for (const PartCount& c : NetParts(nets::distinct_parts(spec.net)).counts) priced_inner_[c.part] = c.inner;
   set_coefficients(machine_.values());
 }
 
@@ -99,8 +99,8 @@ OpPrices LayoutModel::op_prices() const {
           .peaks = peaks_};
 }
 
-double LayoutModel::op_time(OpKind kind, double bytes, double vector_flops) const {
-  OpShape s{.kind = kind, .price = info_of(kind).price, .dtype = DType::f32};
+double LayoutModel::op_time(plan::OpKind kind, double bytes, double vector_flops) const {
+  OpShape s{.kind = kind, .price = plan::info_of(kind).price, .dtype = DType::f32};
   s.work.bytes_read = bytes;
   s.work.vector_flops = vector_flops;
   return op_seconds(s, k_, where_, cache_share_);
@@ -190,8 +190,8 @@ const StageKinds& LayoutModel::stages_of(const Layout& l) {
   if (last_stages_ && cut == last_cut_) return *last_stages_;
   auto found = stages_.find(cut);
   if (found == stages_.end()) {
-    StageKinds fresh = cut_stages(net_, cuts_of(spec_.net, int64_t{l.pp} * l.vpp, spec_.layout.stages), l.pp,
-                                  l.vpp, spec_.policy);
+    StageKinds fresh = cut_stages(net_, nets::cuts_of(spec_.net, int64_t{l.pp} * l.vpp, spec_.layout.stages),
+                                  l.pp, l.vpp, spec_.policy);
     auto mix = std::find(mixes_.begin(), mixes_.end(), fresh.otherwise);
     if (mix == mixes_.end()) mix = mixes_.insert(mixes_.end(), fresh.otherwise);
     fresh.mix = static_cast<int32_t>(mix - mixes_.begin());
@@ -324,4 +324,4 @@ LayoutCost LayoutModel::cost(const Layout& l, Counts* counts) {
   return c;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -22,7 +22,7 @@
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/reading.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Seconds of a step by cause (they add up to `seconds`), and bytes of the fullest rank.
 struct LayoutCost {
@@ -150,7 +150,7 @@ class LayoutModel {
   double data_of(const Layout& l, double rest);  // seconds of reading in a step that takes `rest` without it
   OpPrices op_prices() const;
   /// Seconds of an op without a section, in f32.
-  double op_time(OpKind kind, double bytes, double vector_flops) const;
+  double op_time(plan::OpKind kind, double bytes, double vector_flops) const;
   bool on_cores() const { return where_.processors == 0; }
   /// True if compute stops for transfers in a group: cores make them if it is `inside` their host.
   bool stops(bool inside) const { return spec_.run.serial || (inside && !where_.overlaps()); }
@@ -239,4 +239,4 @@ class LayoutModel {
   const NetSections* last_sections_ = nullptr;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

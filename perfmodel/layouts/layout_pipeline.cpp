@@ -7,15 +7,15 @@
 #include "perfmodel/layouts/pipeline_events.h"
 #include "perfmodel/step/cost.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 void LayoutModel::time_transfers(const Layout& l, const Placements& at, const NetSections& n,
                                  Step& step) const {
   step.near.clear(), step.far.clear(), step.busy.clear();
   for (const CutRange& cut : step.stages->cuts) {
     const auto transfer = [&](const Line& bytes, double per_host) {
-      return isobar::seconds(
-          count_collective(OpKind::send, bytes.at(l.micro_batch), 2, {2, per_host}, k_, where_), k_);
+      return isobar::perf::seconds(
+          count_collective(plan::OpKind::send, bytes.at(l.micro_batch), 2, {2, per_host}, k_, where_), k_);
     };
     const Line &next = n.handed_on[cut.like], &all = n.crossing[cut.like];
     const double inside = at.pp > 1 ? 2 : 1, furthest = at.pp < l.pp ? 1 : inside;
@@ -25,9 +25,9 @@ void LayoutModel::time_transfers(const Layout& l, const Placements& at, const Ne
   }
   const Line& round = replays() ? n.replayed : n.fed_back;
   if (rolls() || replays())
-    step.round = isobar::seconds(count_collective(OpKind::send, round.at(l.micro_batch), 2,
-                                                  {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
-                                 k_);
+    step.round = isobar::perf::seconds(count_collective(plan::OpKind::send, round.at(l.micro_batch), 2,
+                                                        {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+                                       k_);
 }
 
 // In a roll-out each round of steps waits for its transfers.
@@ -35,8 +35,8 @@ void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) 
   const double m = micro_batches(l), f = forwards(), b = backwards(), p = l.pp;
   double others = 0, round = step.round;
   for (size_t i = 0; i < step.kinds.size(); ++i) others += step.others(i) * step.kinds[i].all();
-  const RollOutIdle idle =
-      rollout_idle(l.schedule, l.pp, static_cast<int64_t>(m), spec_.train.rollout, spec_.learnt_steps());
+  const plan::RollOutIdle idle = plan::rollout_idle(l.schedule, l.pp, static_cast<int64_t>(m),
+                                                    spec_.train.rollout, spec_.learnt_steps());
   for (size_t i = 0; i < step.far.size(); ++i) {
     const CutRange& cut = step.stages->cuts[i];
     round += (cut.end - cut.begin) * step.far[i];
@@ -89,9 +89,9 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
     const auto near = static_cast<int32_t>(at.pp);
     const double inside = near > 1 && from / near == to / near ? 2 : 1;
     if (stops(at.pp >= l.pp)) return 0.0;  // part of the stages' work
-    return isobar::seconds(
-        count_collective(OpKind::send, streams[stream].bytes.at(l.micro_batch), 2, {2, inside}, k_, where_),
-        k_);
+    return isobar::perf::seconds(count_collective(plan::OpKind::send, streams[stream].bytes.at(l.micro_batch),
+                                                  2, {2, inside}, k_, where_),
+                                 k_);
   };
   std::vector<VirtualStage> all(virtuals);
   for (int32_t v = 0; v < virtuals; ++v) {
@@ -103,7 +103,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
     s.ahead_forward = (w.prefetched - w.prefetched_backward) / l.vpp;
     std::vector<std::vector<int32_t>> takes(end - first), gives(end - first);
     for (size_t i = 0; i < streams.size(); ++i) {
-      const NetStream& x = streams[i].stream;
+      const nets::NetStream& x = streams[i].stream;
       const bool enters = x.from < first && first <= x.to, leaves = x.from < end && end <= x.to;
       if (enters) {
         if (x.to < end) takes[x.to - first].push_back(static_cast<int32_t>(s.enters.size()));
@@ -256,4 +256,4 @@ void LayoutModel::add_waits(const Layout& l, const Placements& at, const StageTi
   c.pp = fill + (at_work ? 0 : steady * paced);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

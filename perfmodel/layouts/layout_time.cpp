@@ -7,7 +7,7 @@
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const {
   const Placement cut{static_cast<double>(l.dp) * l.cp, at.dp * at.cp};
@@ -66,7 +66,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   Step& s = step_;
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
-  const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || has_partial(spec_)));
+  const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || nets::has_partial(spec_)));
   const bool split = l.schedule == PipelineSchedule::zb_h1, apart = launched_apart(l);
   if (split) {
     s.urgent = t.parts;
@@ -222,9 +222,9 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   c.dp += waits;
   c.slowdown += slowed;
   if (t.sections->tied > 0 && l.pp > 1)
-    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->tied, gradient_,
-                                             {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
-                            k_);
+    c.dp += isobar::perf::seconds(count_collective(plan::OpKind::all_reduce, gradient_ * t.sections->tied,
+                                                   gradient_, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+                                  k_);
 }
 
 // The norm of all gradients, a barrier; then Adam unit by unit, with gathers of updated parameters under the
@@ -232,10 +232,10 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
 void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                 LayoutCost& c) const {
   const auto all_reduce = [&](double ranks, double per_host) {
-    return ranks > 1
-               ? isobar::seconds(
-                     count_collective(OpKind::all_reduce, kF32, kF32, {ranks, per_host}, k_, where_), k_)
-               : 0;
+    return ranks > 1 ? isobar::perf::seconds(count_collective(plan::OpKind::all_reduce, kF32, kF32,
+                                                              {ranks, per_host}, k_, where_),
+                                             k_)
+                     : 0;
   };
   double norm = 0, update = 0, gathers = 0;
   constexpr double kMetrics = 16;  // bytes that are cleared
@@ -243,11 +243,11 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
     const UnitTimes& u = *step.kinds[i].units;
     const double updated = updated_of(l, parameters_of(step.stages->kinds[i].counts, *t.sections));
     const double ops = std::max(1.0, l.zero > 0 ? u.units : l.tp > 1 ? 2 : 1), each = updated / ops;
-    norm = std::max(norm, ops * op_time(OpKind::squared_sum, each * gradient_, 2 * each));
-    double adam =
-        ops * op_time(OpKind::adam, each * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_),
-                      6 * moments_ * each) +
-        average_ * ops * op_time(OpKind::average, 3 * kF32 * each, 3 * each);
+    norm = std::max(norm, ops * op_time(plan::OpKind::squared_sum, each * gradient_, 2 * each));
+    double adam = ops * op_time(plan::OpKind::adam,
+                                each * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_),
+                                6 * moments_ * each) +
+                  average_ * ops * op_time(plan::OpKind::average, 3 * kF32 * each, 3 * each);
     // Offloaded moments and parameters move a unit at a time, with a lane for each direction; concurrent
     // directions slow each other down.
     const double visiting = (spec_.policy.offload_optimizer ? (moments_ + average_) * kF32 : 0) +
@@ -270,9 +270,9 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
   c.dp += gathers;
   const double shards = l.zero > 0 ? shards_of(l) : l.ep;
   const double together = l.zero > 0 ? at.dp * at.cp : at.ep;
-  c.optimizer = op_time(OpKind::zero, kMetrics, 0) + norm + update +
+  c.optimizer = op_time(plan::OpKind::zero, kMetrics, 0) + norm + update +
                 all_reduce(static_cast<double>(l.tp) * l.pp * shards, at.tp * at.pp * together) +
                 all_reduce(static_cast<double>(l.dp) * l.pp, at.dp * at.pp);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -4,7 +4,7 @@
 
 #include "perfmodel/step/cost.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Equal units of one section of a chunk that begin in one run, `stride` parts apart
@@ -115,8 +115,8 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
                      const Counts& rates, const Conditions& where) {
   constexpr double kF32 = 4;
   const bool apart = policy.zero == 3;
-  const OpKind kind = policy.zero > 0 ? OpKind::reduce_scatter : OpKind::all_reduce;
-  const auto collective = [&](OpKind what, double bytes, double element, const Placement& group) {
+  const plan::OpKind kind = policy.zero > 0 ? plan::OpKind::reduce_scatter : plan::OpKind::all_reduce;
+  const auto collective = [&](plan::OpKind what, double bytes, double element, const Placement& group) {
     return group.ranks > 1 ? seconds(count_collective(what, bytes, element, group, rates, where), rates) : 0;
   };
   UnitTimes out;
@@ -149,7 +149,7 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
         const double reduce =
             fate.frozen ? 0 : collective(kind, policy.gradient * u.elements, policy.gradient, group);
         const double gather = policy.zero > 0
-                                  ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) +
+                                  ? collective(plan::OpKind::all_gather, bytes * u.elements, bytes, group) +
                                         policy.host * bytes * u.elements / group.ranks
                                   : 0;
         const double times = chunk.times * u.count;
@@ -182,4 +182,4 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -16,7 +16,7 @@
 #include "perfmodel/layouts/sections.h"
 #include "perfmodel/layouts/stage_kinds.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// How units are cut and exchanged.
 struct UnitPolicy {
@@ -71,4 +71,4 @@ struct UnitTimes {
 UnitTimes unit_times(const NetSections& sections, std::span<const StageChunk> chunks,
                      const UnitPolicy& policy, const Counts& rates, const Conditions& where);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 class Waits {
@@ -174,4 +174,4 @@ UnitWaits waits_of(const UnitTimes& units, const StageKind& stage, std::span<con
   return policy.zero == 2 ? waits.reductions_beside() : waits.all_beside();
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 
 #include "perfmodel/layouts/layout_units.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Costs of units in a micro-batch of one stage beyond its compute: ZeRO 2 and 3.
 struct UnitWaits {
@@ -34,4 +34,4 @@ struct WaitPolicy {
 UnitWaits waits_of(const UnitTimes& units, const StageKind& stage, std::span<const PartTime> times,
                    const WaitPolicy& policy);
 
-}  // namespace isobar
+}  // namespace isobar::perf

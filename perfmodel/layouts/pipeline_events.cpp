@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using Port = VirtualStage::Port;
@@ -68,7 +68,7 @@ double PipelineEvents::seconds(int64_t m) const {
 namespace {
 
 struct Played {  // of all stages
-  std::vector<std::vector<Action>> actions;
+  std::vector<std::vector<plan::Action>> actions;
   std::vector<std::vector<int64_t>> slots;  // of each chunk
 };
 
@@ -82,8 +82,8 @@ const Played& played_actions(PipelineSchedule schedule, int p, int m, int v) {
     if (of == key) return known;
   Played fresh;
   for (int s = 0; s < p; ++s) {
-    fresh.actions.push_back(schedule_actions(schedule, p, s, m, v));
-    fresh.slots.push_back(in_flight(fresh.actions.back(), v));
+    fresh.actions.push_back(plan::schedule_actions(schedule, p, s, m, v));
+    fresh.slots.push_back(plan::in_flight(fresh.actions.back(), v));
   }
   if (all.size() == kKept) all.pop_front();
   return all.emplace_back(key, std::move(fresh)).second;
@@ -195,16 +195,16 @@ double PipelineEvents::played(int m) const {
     ++x.backwarded;
   };
 
-  const auto ready = [&](const Action& a, int v) {
+  const auto ready = [&](const plan::Action& a, int v) {
     switch (a.type) {
-      case Action::Type::forward:
+      case plan::Action::Type::forward:
         return (v == 0 || chunks[v - 1].forwarded > a.micro) &&
                (v + 1 == virtuals || chunks[v + 1].forwarded >= a.micro);
-      case Action::Type::backward:
-      case Action::Type::backward_input:
+      case plan::Action::Type::backward:
+      case plan::Action::Type::backward_input:
         return (v + 1 == virtuals || chunks[v + 1].backwarded > a.micro) &&
                (v == 0 || chunks[v - 1].backwarded >= a.micro);
-      case Action::Type::backward_weight:
+      case plan::Action::Type::backward_weight:
         return true;
     }
     return true;
@@ -214,18 +214,18 @@ double PipelineEvents::played(int m) const {
     moved = false;
     for (int s = 0; s < p_; ++s) {
       for (; next[s] < actions[s].size(); ++next[s]) {
-        const Action& a = actions[s][next[s]];
+        const plan::Action& a = actions[s][next[s]];
         const int v = a.chunk * p_ + s;
         if (!ready(a, v)) break;
         moved = true;
-        if (a.type == Action::Type::forward) {
+        if (a.type == plan::Action::Type::forward) {
           forward(s, v, a.micro);
-        } else if (a.type == Action::Type::backward_weight) {
+        } else if (a.type == plan::Action::Type::backward_weight) {
           double& now = lanes[s].compute;
           for (const Segment& segment : stages_[v].segments) now = done(now, segment.weight, lanes[s].host);
           chunks[v].slots[a.micro % chunks[v].slots.size()] = now;
         } else {
-          backward(s, v, a.micro, a.type == Action::Type::backward_input);
+          backward(s, v, a.micro, a.type == plan::Action::Type::backward_input);
         }
       }
     }
@@ -238,4 +238,4 @@ double PipelineEvents::played(int m) const {
   return end;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

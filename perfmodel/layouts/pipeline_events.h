@@ -15,7 +15,7 @@
 
 #include "model/plan/schedule.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// A chunk's work on a micro-batch, in seconds.
 struct VirtualStage {
@@ -64,4 +64,4 @@ class PipelineEvents {
   int32_t streams_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -19,20 +19,20 @@
 #include "perfmodel/step/expert_imbalance.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // The plan of the busiest rank, on which ranks that share a sample wait.
-Plan plan_of_samples(RunSpec spec, int64_t samples) {
+plan::Plan plan_of_samples(RunSpec spec, int64_t samples) {
   spec.policy.micro_batch = samples;
   spec.train.global_batch = samples * spec.layout.dp;
-  return build_plan(spec, busiest_rank(spec), {}, PlanUse::prices);
+  return nets::build_plan(spec, nets::busiest_rank(spec), {}, plan::PlanUse::prices);
 }
 
-std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {
+std::vector<nets::NetStream> streams_of_samples(RunSpec spec, double samples) {
   spec.policy.micro_batch = static_cast<int64_t>(samples);
   spec.train.global_batch = spec.policy.micro_batch * spec.layout.dp;
-  return net_streams(spec);
+  return nets::net_streams(spec);
 }
 
 // The distinct part that prices an op, buffer or parameter; -1: another, equal part does.
@@ -48,24 +48,24 @@ class Priced {
   const std::vector<int32_t>&distinct_, &representatives_;
 };
 
-Op without_operands(const Op& op) {
+plan::Op without_operands(const plan::Op& op) {
   return {.kind = op.kind, .lane = op.lane, .attrs = op.attrs, .reads = {}, .writes = {}, .path = {}};
 }
 
-void cut_ops(const Plan& one, const Plan& two, const Priced& priced, const Conditions& prices, bool recorded,
-             NetSections& out) {
+void cut_ops(const plan::Plan& one, const plan::Plan& two, const Priced& priced, const Conditions& prices,
+             bool recorded, NetSections& out) {
   const Conditions where{.ranks = one.world, .ranks_on_host = one.world};
-  const Program program = link(one, one.train);
+  const plan::Program program = plan::link(one, one.train);
   std::vector<std::pair<const Section*, int32_t>> place(program.instrs.size(), {nullptr, 0});
   for (size_t i = 0; i < program.instrs.size(); ++i) {
-    const Instr& instr = program.instrs[i];
-    const Pass pass = one.routines[one.train[instr.invocation].routine].pass;
-    if (pass != Pass::forward && pass != Pass::backward) continue;
-    const Op& op = one.ops[instr.op];
+    const plan::Instr& instr = program.instrs[i];
+    const plan::Pass pass = one.routines[one.train[instr.invocation].routine].pass;
+    if (pass != plan::Pass::forward && pass != plan::Pass::backward) continue;
+    const plan::Op& op = one.ops[instr.op];
     const int32_t part = priced(op.part);
     if (part < 0) continue;  // reductions over data-parallel ranks belong to no part: the layout prices them
-    Section& section = pass == Pass::forward ? out.parts[part].forward : out.parts[part].backward;
-    const Op& same = two.ops.at(instr.op);
+    Section& section = pass == plan::Pass::forward ? out.parts[part].forward : out.parts[part].backward;
+    const plan::Op& same = two.ops.at(instr.op);
     if (same.path != op.path)  // required to interpolate between the two plans
       throw std::logic_error("of " + std::to_string(static_cast<int64_t>(out.two)) + " samples a plan has " +
                              same.path + " where it has " + op.path + " of " +
@@ -78,7 +78,7 @@ void cut_ops(const Plan& one, const Plan& two, const Priced& priced, const Condi
       s.named =
           std::make_shared<const NamedShapes>(NamedShapes{without_operands(op), without_operands(same)});
     if (recorded)
-      for (const View& v : op.writes)
+      for (const plan::View& v : op.writes)
         if (v && v.buffer == one.grads_all.buffer) {
           s.gradients += 1;
           s.gradient_bytes += static_cast<double>(v.count * size_of(DType::f32));
@@ -96,31 +96,31 @@ struct Reads {
   std::vector<bool> tied;   // by the other end of the net
 };
 
-Reads reads_of(const Plan& plan) {
+Reads reads_of(const plan::Plan& plan) {
   Reads out{std::vector<bool>(plan.params.size()), std::vector<bool>(plan.params.size())};
   const auto last = static_cast<int32_t>(plan.parts.size()) - 1;
-  const auto read = [&](const View& v, int32_t part, Pass pass) {
+  const auto read = [&](const plan::View& v, int32_t part, plan::Pass pass) {
     for (size_t i = 0; i < plan.params.size(); ++i) {
-      const Param& p = plan.params[i];
+      const plan::Param& p = plan.params[i];
       if (v.offset >= p.offset + p.count || p.offset >= v.offset + v.count) continue;
-      if (part == p.part && pass == Pass::backward) out.again[i] = true;
+      if (part == p.part && pass == plan::Pass::backward) out.again[i] = true;
       if (p.part == 0 && part == last) out.tied[i] = true;
     }
   };
-  for (const Routine& r : plan.routines) {
-    if (r.pass != Pass::forward && r.pass != Pass::backward) continue;
+  for (const plan::Routine& r : plan.routines) {
+    if (r.pass != plan::Pass::forward && r.pass != plan::Pass::backward) continue;
     for (int32_t o = r.first; o < r.first + r.count; ++o)
-      for (const View& v : plan.ops[o].reads)
+      for (const plan::View& v : plan.ops[o].reads)
         if (v && (v.buffer == plan.params_all.buffer || v.buffer == plan.params16_all.buffer))
           read(v, plan.ops[o].part, r.pass);
   }
   return out;
 }
 
-void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) {
+void count_parameters(const plan::Plan& plan, const Priced& priced, NetSections& out) {
   const Reads reads = reads_of(plan);
   for (size_t i = 0; i < plan.params.size(); ++i) {
-    const Param& p = plan.params[i];
+    const plan::Param& p = plan.params[i];
     const auto count = static_cast<double>(p.count);
     if (reads.tied[i]) out.tied += count;
     const int32_t part = priced(p.part);
@@ -146,55 +146,59 @@ void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) 
 
 // Interpolates a count between both plans
 template <class Count>
-Line line_through(const NetSections& n, const Plan& one, const Plan& two, const Count& count) {
+Line line_through(const NetSections& n, const plan::Plan& one, const plan::Plan& two, const Count& count) {
   const double first = count(one), second = count(two);
   const double slope = n.two > n.one ? (second - first) / (n.two - n.one) : 0;
   return {first - slope * n.one, slope};
 }
 
 // Operands of postponed weight gradients beyond what is saved anyway; of gathered ones the part is kept.
-double operands(const Plan& plan, const Priced& priced, int32_t part, double tp) {
+double operands(const plan::Plan& plan, const Priced& priced, int32_t part, double tp) {
   std::set<int32_t> gathered, counted;
   double bytes = 0;
-  for (const Op& op : plan.ops) {
-    if (op.kind == OpKind::all_gather) gathered.insert(out<OpKind::all_gather>(op, "x").buffer);
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind == plan::OpKind::all_gather)
+      gathered.insert(plan::out<plan::OpKind::all_gather>(op, "x").buffer);
     if (!op.weight_gradient || priced(op.part) != part) continue;
-    const int32_t at = in<OpKind::gemm, OpKind::grouped_gemm>(op, "A").buffer,
-                  x = in<OpKind::gemm, OpKind::grouped_gemm>(op, "B").buffer;
+    const int32_t at = plan::in<plan::OpKind::gemm, plan::OpKind::grouped_gemm>(op, "A").buffer,
+                  x = plan::in<plan::OpKind::gemm, plan::OpKind::grouped_gemm>(op, "B").buffer;
     const auto kept = [&](int32_t buffer) {
-      return plan.buffers[buffer].kind == BufferKind::saved || !counted.insert(buffer).second;
+      return plan.buffers[buffer].kind == plan::BufferKind::saved || !counted.insert(buffer).second;
     };
     if (!kept(at)) bytes += static_cast<double>(plan.buffers[at].bytes()) / (gathered.contains(at) ? tp : 1);
     // Copies for experts; of a gathered x the part is saved anyway.
-    if (op.kind == OpKind::grouped_gemm && !kept(x)) bytes += static_cast<double>(plan.buffers[x].bytes());
+    if (op.kind == plan::OpKind::grouped_gemm && !kept(x))
+      bytes += static_cast<double>(plan.buffers[x].bytes());
   }
   return bytes;
 }
 
-void count_memory(const Plan& one, const Plan& two, const Priced& priced, double tp, NetSections& out) {
+void count_memory(const plan::Plan& one, const plan::Plan& two, const Priced& priced, double tp,
+                  NetSections& out) {
   const auto through = [&](const auto& count) { return line_through(out, one, two, count); };
   for (int32_t part = 0; part < static_cast<int32_t>(out.parts.size()); ++part) {
-    out.parts[part].saved = through([&](const Plan& plan) {
+    out.parts[part].saved = through([&](const plan::Plan& plan) {
       double bytes = 0;
-      for (const Buffer& b : plan.buffers)
-        if (b.kind == BufferKind::saved && priced(b.part) == part) bytes += static_cast<double>(b.bytes());
+      for (const plan::Buffer& b : plan.buffers)
+        if (b.kind == plan::BufferKind::saved && priced(b.part) == part)
+          bytes += static_cast<double>(b.bytes());
       return bytes;
     });
-    out.parts[part].split = through([&](const Plan& plan) { return operands(plan, priced, part, tp); });
+    out.parts[part].split = through([&](const plan::Plan& plan) { return operands(plan, priced, part, tp); });
   }
-  out.scratch = through([](const Plan& plan) {
-    return static_cast<double>(plan.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
+  out.scratch = through([](const plan::Plan& plan) {
+    return static_cast<double>(plan.memory.by_kind[static_cast<int>(plan::BufferKind::scratch)]);
   });
-  out.fed_back = through([](const Plan& plan) {
+  out.fed_back = through([](const plan::Plan& plan) {
     return plan.feedback.empty() ? 0.0 : static_cast<double>(plan.feedback[0].bytes());
   });
   out.replayed = through(
-      [](const Plan& plan) { return static_cast<double>(plan.replayed.count * size_of(DType::f32)); });
-  out.constants = static_cast<double>(one.memory.by_kind[static_cast<int>(BufferKind::constants)]);
+      [](const plan::Plan& plan) { return static_cast<double>(plan.replayed.count * size_of(DType::f32)); });
+  out.constants = static_cast<double>(one.memory.by_kind[static_cast<int>(plan::BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
-    return through([cut, jumps](const Plan& plan) {
+    return through([cut, jumps](const plan::Plan& plan) {
       double bytes = 0;
-      for (const Stream& s : plan.streams)
+      for (const plan::Stream& s : plan.streams)
         if (s.from < cut && cut <= s.to && (jumps || !s.jumps())) bytes += static_cast<double>(s.bytes());
       return bytes;
     });
@@ -223,7 +227,7 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 
 // Adds a gradient to those of earlier micro-batches.
 OpShape addition_of(double bytes) {
-  OpShape s{.kind = OpKind::cast, .price = PriceClass::copy, .dtype = DType::f32};
+  OpShape s{.kind = plan::OpKind::cast, .price = plan::PriceClass::copy, .dtype = DType::f32};
   s.work.bytes_read = 2 * bytes, s.work.bytes_written = bytes;
   return s;
 }
@@ -233,14 +237,14 @@ OpShape addition_of(double bytes) {
 double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
   if (named.last_x == x) return named.last_factor;
   named.last_x = x;
-  Op op = named.one;
-  each_size(op.attrs, named.two.attrs, [x](int64_t& a, int64_t b) {
+  plan::Op op = named.one;
+  plan::each_size(op.attrs, named.two.attrs, [x](int64_t& a, int64_t b) {
     a = std::llround(static_cast<double>(a) + x * static_cast<double>(b - a));
   });
-  Op added = op;
-  accumulate(added.attrs);
+  plan::Op added = op;
+  plan::accumulate(added.attrs);
   double& factor = named.last_factor = shape_factor(added, where);
-  if (factor == 1 && accumulates(added.attrs)) factor = shape_factor(op, where);
+  if (factor == 1 && plan::accumulates(added.attrs)) factor = shape_factor(op, where);
   return factor;
 }
 
@@ -253,29 +257,29 @@ bool by_name(const TrainSpec& t) {
 }
 
 // The first part that is trained otherwise than the part that it equals, and that part; {-1, -1}: none.
-std::pair<int32_t, int32_t> trained_otherwise(const Plan& plan) {
+std::pair<int32_t, int32_t> trained_otherwise(const plan::Plan& plan) {
   using Trained = std::vector<std::pair<int64_t, bool>>;  // elements, frozen
   std::vector<Trained> parts(plan.parts.size());
-  for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
+  for (const plan::Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
   for (int32_t i = 0; i < static_cast<int32_t>(parts.size()); ++i)
     if (parts[i] != parts[plan.parts[i].same_as]) return {i, plan.parts[i].same_as};
   return {-1, -1};
 }
 
-Plan plan_of_parts(RunSpec one) {
+plan::Plan plan_of_parts(RunSpec one) {
   one.layout = {};
   one.policy.schedule = PipelineSchedule::gpipe;
   one.policy.zero = 0;
   one.policy.offload_parameters = false;
   one.policy.sequence_parallel = false;
   one.policy.micro_batch = one.train.global_batch = 1;
-  return build_plan(one, 0, {});
+  return nets::build_plan(one, 0, {});
 }
 
 // Equal parts are priced once, so they must be trained equally.
 void check_alike(const RunSpec& spec) {
   if (!by_name(spec.train)) return;
-  const Plan plan = plan_of_parts(spec);
+  const plan::Plan plan = plan_of_parts(spec);
   const auto [one, other] = trained_otherwise(plan);
   if (one < 0) return;
   throw ConfigError(spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
@@ -294,12 +298,12 @@ void keep_names_of(RunSpec& small) {
   plain.train.lora_rank = 0, plain.train.lora_alpha = 0;
   plain.policy.sequence_parallel = false;
   plain.policy.micro_batch = plain.train.global_batch = 1;
-  const Plan plan = build_plan(plain, 0, {});
+  const plan::Plan plan = nets::build_plan(plain, 0, {});
   const bool all = t.freeze.empty();
   for (std::vector<std::string>* patterns : {&t.freeze, &t.lora_targets})
     std::erase_if(*patterns, [&](const std::string& pattern) {
       return std::none_of(plan.tensors.begin(), plan.tensors.end(),
-                          [&](const Tensor& x) { return matches(pattern, x.name); });
+                          [&](const plan::Tensor& x) { return matches(pattern, x.name); });
     });
   if (t.lora_targets.empty()) t.lora_rank = 0, t.lora_alpha = 0;
   if (all && t.lora_rank == 0) t.freeze = {"*"};
@@ -315,9 +319,9 @@ SectionCache::SectionCache(const RunSpec& spec, const Conditions& where)
     : base_(spec),
       where_(where),
       net_(spec.net),
-      distinct_(number_distinct(parts_of(distinct_parts(spec.net)))),
+      distinct_(number_distinct(nets::parts_of(nets::distinct_parts(spec.net)))),
       representatives_(representatives(distinct_)) {
-  base_.net = distinct_parts(spec.net);
+  base_.net = nets::distinct_parts(spec.net);
   base_.layout = {};
   base_.policy.schedule = PipelineSchedule::gpipe;
   base_.policy.zero = 0;
@@ -371,7 +375,8 @@ const std::vector<StreamLine>& SectionCache::streams(const SectionKey& of) {
   RunSpec spec = spec_of(key);
   spec.net = net_;
   const auto [one, two] = samples_of(key);
-  const std::vector<NetStream> first = streams_of_samples(spec, one), second = streams_of_samples(spec, two);
+  const std::vector<nets::NetStream> first = streams_of_samples(spec, one),
+                                     second = streams_of_samples(spec, two);
   for (size_t i = 0; i < first.size(); ++i) {
     const double slope = two > one ? (second[i].bytes - first[i].bytes) / (two - one) : 0;
     known->second.push_back({first[i], {first[i].bytes - slope * one, slope}});
@@ -393,9 +398,10 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const RunSpec spec = spec_of(key);
   auto out = std::make_unique<NetSections>();
   std::tie(out->one, out->two) = samples_of(key);
-  const Plan one = plan_of_samples(spec, static_cast<int64_t>(out->one));
-  const Plan other = out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : Plan{};
-  const Plan& two = out->two > out->one ? other : one;
+  const plan::Plan one = plan_of_samples(spec, static_cast<int64_t>(out->one));
+  const plan::Plan other =
+      out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : plan::Plan{};
+  const plan::Plan& two = out->two > out->one ? other : one;
   out->parts.resize(representatives_.size());
   const Priced priced(distinct_, representatives_);
   cut_ops(one, two, priced, where_, net_.recorded(), *out);
@@ -407,12 +413,12 @@ const NetSections& SectionCache::of(const SectionKey& key) {
 
 namespace {
 
-bool multiplies_weights(OpKind k) {
-  return k == OpKind::gemm || k == OpKind::grouped_gemm;
+bool multiplies_weights(plan::OpKind k) {
+  return k == plan::OpKind::gemm || k == plan::OpKind::grouped_gemm;
 }
 
-double& wait_for(Lane lane, SectionTime& t) {
-  return lane == Lane::cp ? t.cp : lane == Lane::ep ? t.ep : t.tp;
+double& wait_for(plan::Lane lane, SectionTime& t) {
+  return lane == plan::Lane::cp ? t.cp : lane == plan::Lane::ep ? t.ep : t.tp;
 }
 
 }  // namespace
@@ -421,7 +427,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
                     const OpPrices& prices, const Placements& placements, Counts* counts, bool split) {
   const auto& [rates, slowdown, cache_share, serial, added, where, peaks] = prices;
   SectionTime t;
-  std::array<double, kLanes> free{};
+  std::array<double, plan::kLanes> free{};
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
   double postponed = 0, additions = 0;  // additions: ops that add gradients to earlier ones
@@ -430,13 +436,13 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   double busy_until = 0;               // end of the last collective
   double stopped_until = 0;            // end of the last one that the computing core makes
   double read = 0, launched_read = 0;  // last read of weights: on the device alone, and with launches
-  Lane stopped_by = Lane::compute;
+  plan::Lane stopped_by = plan::Lane::compute;
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
-    if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
-    if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
-    if (op.lane == Lane::ep) shape.group = {static_cast<double>(key.ep), placements.ep};
+    if (op.lane == plan::Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
+    if (op.lane == plan::Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
+    if (op.lane == plan::Lane::ep) shape.group = {static_cast<double>(key.ep), placements.ep};
     if (op.weight && multiplies_weights(op.one.kind))
       shape.work.bytes_read += added * shape.work.bytes_written;
     double s;
@@ -463,13 +469,13 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     }
     double& now = free[static_cast<size_t>(op.lane)];
     double begin = now;
-    Lane waited = op.lane;
+    plan::Lane waited = op.lane;
     for (int32_t w : op.waits)
       if (end[w] > begin) {
         begin = end[w];
         waited = section[w].lane;
       }
-    if (op.lane == Lane::compute) {
+    if (op.lane == plan::Lane::compute) {
       if (stopped_until > begin) begin = stopped_until, waited = stopped_by;
       // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
       const double shared = std::min(s, std::max(0.0, busy_until - begin) / (1 + slowdown));
@@ -482,22 +488,22 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       s += shared * slowdown;
     } else {
       // A core that computes makes transfers inside its host itself.
-      const bool moves = is_collective(op.one.kind);
+      const bool moves = plan::is_collective(op.one.kind);
       const bool stops = serial || (moves && !where.overlaps() && shape.group.hosts() <= 1);
-      if (serial) begin = std::max(begin, free[static_cast<size_t>(Lane::compute)]);
+      if (serial) begin = std::max(begin, free[static_cast<size_t>(plan::Lane::compute)]);
       if (stops && begin + s > stopped_until) stopped_until = begin + s, stopped_by = op.lane;
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
-    if (op.lane == Lane::compute && multiplies_weights(op.one.kind) && !op.weight) {
+    if (op.lane == plan::Lane::compute && multiplies_weights(op.one.kind) && !op.weight) {
       read = now;
       launched_read = std::max(now, launch * static_cast<double>(i + 1 - put_off));
     }
   }
-  const double compute_end = free[static_cast<size_t>(Lane::compute)];
+  const double compute_end = free[static_cast<size_t>(plan::Lane::compute)];
   t.seconds = std::max(compute_end, busy_until);
-  Lane last = Lane::tp;
-  for (const Lane lane : {Lane::cp, Lane::ep})
+  plan::Lane last = plan::Lane::tp;
+  for (const plan::Lane lane : {plan::Lane::cp, plan::Lane::ep})
     if (free[static_cast<size_t>(lane)] > free[static_cast<size_t>(last)]) last = lane;
   wait_for(last, t) += t.seconds - compute_end;
   // Postponed weight gradients have launches of their own.
@@ -516,4 +522,4 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

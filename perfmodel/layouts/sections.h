@@ -17,7 +17,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/utilization.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct SectionKey {
   int64_t tp = 1, cp = 1;
@@ -37,13 +37,13 @@ struct Line {  // a + b * samples
 };
 
 struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), and its kind
-  Op one, two;        // for NetSections::one and ::two samples, without operands
+  plan::Op one, two;  // for NetSections::one and ::two samples, without operands
   mutable double last_x = -1, last_factor = 1;  // the last factor asked for
 };
 
 struct SectionOp {
   OpShape one, two;  // for NetSections::one and ::two samples
-  Lane lane;
+  plan::Lane lane;
   bool weight = false;         // weight gradient, postponed by a split backward
   std::vector<int32_t> waits;  // ops of this section
   // Gradients of parameters that it writes in a recorded net, and their bytes: each is added by an op of its
@@ -95,9 +95,9 @@ struct NetSections {
   double tied = 0;       // parameters of the first part that the last one also reads
 };
 
-struct StreamLine {  // of the whole net
-  NetStream stream;  // with the bytes of one sample, or two
-  Line bytes;        // of a micro-batch
+struct StreamLine {        // of the whole net
+  nets::NetStream stream;  // with the bytes of one sample, or two
+  Line bytes;              // of a micro-batch
 };
 
 /// False if train.freeze or train.lora_targets name only some of equal parts, which then have no one price.
@@ -164,4 +164,4 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
                     const OpPrices& prices, const Placements& placements, Counts* counts = nullptr,
                     bool split = false);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 #include "model/nets/layout/stages.h"
 #include "model/nets/parts.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // First part of each run of equal parts, and the end
@@ -53,7 +53,7 @@ void keep_largest(std::vector<Group>& largest, const Group& g) {
 std::vector<PartRun> runs_of(const NetParts& net, int32_t begin, int32_t end, const PolicySpec& policy,
                              std::vector<Group>& largest) {
   const auto parts = static_cast<int32_t>(net.part.size());
-  const Stage stage{.first = std::max(begin, 1), .end = std::min(end, parts - 1)};
+  const nets::Stage stage{.first = std::max(begin, 1), .end = std::min(end, parts - 1)};
   std::vector<PartRun> out;
   for (int32_t i = begin; i < end; ++i) {
     if (i == begin || net.part[i] != net.part[i - 1]) out.push_back({net.part[i], 0, 0});
@@ -61,7 +61,7 @@ std::vector<PartRun> runs_of(const NetParts& net, int32_t begin, int32_t end, co
     ++run.count;
     if (!net.inner(i)) continue;
     ++run.inner;
-    const auto [from, to] = recomputed_with(policy, stage, i);
+    const auto [from, to] = nets::recomputed_with(policy, stage, i);
     if (from == to)
       ++run.whole;
     else if (i != from)
@@ -108,9 +108,9 @@ StageKind stage_of(const NetParts& net, const std::vector<int32_t>& cuts, int32_
 
 }  // namespace
 
-std::vector<int32_t> number_distinct(const std::vector<Part>& parts) {
+std::vector<int32_t> number_distinct(const std::vector<plan::Part>& parts) {
   std::vector<int32_t> first, out;
-  for (const Part& p : parts) {
+  for (const plan::Part& p : parts) {
     auto at = std::find(first.begin(), first.end(), p.same_as);
     if (at == first.end()) at = first.insert(first.end(), p.same_as);
     out.push_back(static_cast<int32_t>(at - first.begin()));
@@ -146,8 +146,8 @@ std::vector<PartCount> count_parts(const std::vector<int32_t>& distinct) {
 }
 
 NetParts::NetParts(const NetSpec& net)
-    : part(number_distinct(parts_of(net))),
-      cut_like(like_cuts(part, number_distinct(parts_of(distinct_parts(net))))),
+    : part(number_distinct(nets::parts_of(net))),
+      cut_like(like_cuts(part, number_distinct(nets::parts_of(nets::distinct_parts(net))))),
       counts(count_parts(part)) {
   for (PartCount& c : counts)
     for (int64_t i = 0; i < static_cast<int64_t>(part.size()); ++i)
@@ -190,4 +190,4 @@ StageKinds cut_stages(const NetParts& net, const std::vector<int32_t>& cuts, int
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

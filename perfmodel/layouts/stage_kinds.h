@@ -12,7 +12,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct PartCount {   // occurrences of equal parts
   int32_t part = 0;  // index among the distinct parts
@@ -32,7 +32,7 @@ struct NetParts {
   bool inner(int64_t i) const { return i > 0 && i + 1 < static_cast<int64_t>(part.size()); }
 };
 /// The distinct part of each, numbered by first occurrence.
-std::vector<int32_t> number_distinct(const std::vector<Part>& parts);
+std::vector<int32_t> number_distinct(const std::vector<plan::Part>& parts);
 /// One of each: the middle of its longest run, which has typical neighbours.
 std::vector<int32_t> representatives(const std::vector<int32_t>& distinct);
 /// Rare ones first, so that sums begin with small terms.
@@ -86,4 +86,4 @@ struct StageKinds {
 StageKinds cut_stages(const NetParts& net, const std::vector<int32_t>& cuts, int32_t pp, int32_t vpp,
                       const PolicySpec& recompute);
 
-}  // namespace isobar
+}  // namespace isobar::perf

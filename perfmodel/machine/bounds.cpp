@@ -4,7 +4,7 @@
 
 #include "perfmodel/machine/coefficient.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Ranges span a core of the 1990s to an exascale node, a serial line to a wafer's memory; coefficients a
@@ -96,4 +96,4 @@ std::optional<Implausible> implausible(const std::string& key, double value) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

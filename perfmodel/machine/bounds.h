@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Bounds {
   std::string key;  // its path: accelerator.memory_bytes, peaks.memory.value
@@ -24,4 +24,4 @@ std::vector<Bounds> machine_keys();
 /// nullopt: the value is plausible, or the key has no unit.
 std::optional<Implausible> implausible(const std::string& key, double value);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -1,6 +1,6 @@
 #include "perfmodel/machine/coefficient.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using R = Resource;
@@ -88,4 +88,4 @@ bool is_former(const std::string& name) {
   return name == "hops.fork" || name == "hops.line" || name == "hops.message";
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class Coef : int32_t {
   gemm_f32,
@@ -110,4 +110,4 @@ std::optional<Coef> coef_named(const std::string& name);
 /// True for a coefficient of older machine files that is no longer priced: it is ignored.
 bool is_former(const std::string& name);
 
-}  // namespace isobar
+}  // namespace isobar::perf

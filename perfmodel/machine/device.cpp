@@ -4,7 +4,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 const char* name_of(Device d) {
   return d == Device::cores ? "cores" : "accelerators";
@@ -62,7 +62,7 @@ double cache_of_rank(const Machine& m, int64_t ranks_on_host) {
   return m.accelerator ? std::numeric_limits<double>::infinity() : cache_share(m, ranks_on_host);
 }
 
-DeviceRoom room_of(const Machine& m) {
+nets::DeviceRoom room_of(const Machine& m) {
   const bool nccl = m.accelerator && m.accelerator->vendor == "nvidia";
   return {.bytes = memory_of_rank(m, 1),
           .process = m[Coef::process].value,
@@ -82,4 +82,4 @@ Coef gemm_of(const RunSpec& spec) {
                           : Coef::gemm_bf16;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

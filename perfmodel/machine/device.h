@@ -10,7 +10,7 @@
 #include "model/nets/layout/device_memory.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class Device : uint8_t { cores, accelerator };
 const char* name_of(Device d);  // "cores", "accelerators"
@@ -35,10 +35,10 @@ double cache_share(const Machine& machine, int64_t ranks_on_host);
 double cache_of_rank(const Machine& machine, int64_t ranks_on_host);
 
 /// A rank's share of an accelerator, for model/nets/layout/device_memory.h.
-DeviceRoom room_of(const Machine& machine);
+nets::DeviceRoom room_of(const Machine& machine);
 
 /// The peak that bounds a run's matrix products, and the coefficient that prices them.
 std::string peak_of(const RunSpec& spec);
 Coef gemm_of(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::perf

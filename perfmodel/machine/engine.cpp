@@ -12,7 +12,7 @@
 #include "perfmodel/machine/name_words.h"
 #include "perfmodel/machine/shipped.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -246,4 +246,4 @@ Tuned tuned_of(const std::string& campaign, const ForeignEngine* engine) {
   return own == engine->campaigns.end() ? engine->tuned : Tuned{own->second, engine->tuned.sigma};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Memory that an engine keeps by its code; 0: priced by runs (memory_model.h).
 struct MemoryHabits {
@@ -89,4 +89,4 @@ Tuned tuned_of(const std::string& campaign, const ForeignEngine* engine);
 /// Throws ConfigError for a file with unknown or missing keys.
 ForeignEngine load_engine(const std::string& path);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include "model/base/names/hugging_face_config.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -222,4 +222,4 @@ json import_model(const json& j, const std::string& file) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class PeerFile : uint8_t {
   calculon_system,
@@ -31,4 +31,4 @@ Machine import_machine(const nlohmann::json& j, const std::string& file);
 /// Sections of a run configuration: net, or layout, policy and train.
 nlohmann::json import_model(const nlohmann::json& j, const std::string& file);
 
-}  // namespace isobar
+}  // namespace isobar::perf

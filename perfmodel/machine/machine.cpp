@@ -4,7 +4,7 @@
 
 #include "model/nets/layout/device_memory.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Defaults before any measurement: what a core reaches of its peak, and small costs. Most log sigmas are a
@@ -204,7 +204,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
     case Coef::process:
-      return {kGpuProcessBytes, 0.3};
+      return {nets::kGpuProcessBytes, 0.3};
     default:
       return {1e-9, 1};
   }
@@ -251,4 +251,4 @@ Machine machine_from_spec(const std::string& name, const Identity& identity,
   return m;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -21,7 +21,7 @@
 #include "model/base/measurement.h"
 #include "perfmodel/machine/coefficient.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Identity {
   std::string host, cpu, isa;
@@ -136,4 +136,4 @@ Machine parse_machine(const std::string& yaml, const std::string& file);
 std::string to_yaml(const Machine& m);
 void save_machine(const Machine& m, const std::string& path);  // atomic
 
-}  // namespace isobar
+}  // namespace isobar::perf

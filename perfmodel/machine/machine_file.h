@@ -8,10 +8,10 @@
 #pragma once
 #include <string>
 
-namespace isobar {
+namespace isobar::perf {
 
 /// The path of a named machine; a path is returned unchecked. Throws ConfigError with the nearest names if
 /// there is none. `where` it was named, for the error.
 std::string machine_file(const std::string& named, const std::string& where = "--machine");
 
-}  // namespace isobar
+}  // namespace isobar::perf

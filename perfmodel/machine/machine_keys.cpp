@@ -6,7 +6,7 @@
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_peaks.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -166,4 +166,4 @@ const std::vector<MachineKey>& machine_key_rows() {
   return rows;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

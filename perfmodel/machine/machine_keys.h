@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 struct MachineKey {
   enum class Form { section, text, words, positive, whole, truth, any };
@@ -22,4 +22,4 @@ std::vector<std::string> machine_keys_below(const std::string& section);
 /// For `isobar config schema machine`. `cluster`: the schema of that section.
 nlohmann::json machine_schema(nlohmann::json cluster);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-namespace isobar {
+namespace isobar::perf {
 
 inline constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "fp4", "memory"};
 /// Peaks that a machine may lack.
@@ -13,4 +13,4 @@ inline std::string peak_unit(const std::string& peak, bool accelerator) {
   return peak == "memory" ? "B/s" : accelerator ? "FLOP/s" : "FLOP/s per core";
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -11,7 +11,7 @@
 #include "perfmodel/machine/machine_keys.h"
 #include "perfmodel/machine/machine_peaks.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -355,4 +355,4 @@ Machine parse_machine(const std::string& yaml, const std::string& file) {
   return from_json(parse_yaml(yaml, file), file);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_peaks.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::string number(double v) {  // shortest text that reads back as the same double
@@ -168,4 +168,4 @@ void save_machine(const Machine& m, const std::string& path) {
   write_atomically(path, to_yaml(m));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

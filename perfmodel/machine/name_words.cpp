@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 std::string upper_case(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -32,4 +32,4 @@ NameWords name_words(const std::string& name, bool with_parentheses) {
   return {in_order.begin(), in_order.end()};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

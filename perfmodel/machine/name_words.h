@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace isobar {
+namespace isobar::perf {
 
 std::string upper_case(std::string s);
 
@@ -14,4 +14,4 @@ using NameWords = std::set<std::string>;
 /// left out unless asked for.
 NameWords name_words(const std::string& name, bool with_parentheses = false);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "model/base/text/yaml.h"
 #include "perfmodel/machine/machine_file.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ std::string machine_file(const std::string& named, const std::string& where) {
                     "name a machine file (isobar calibrate writes one)");
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

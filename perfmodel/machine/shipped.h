@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 /// "configs/machines": of the program's own tree (model/base/system/program.h). Throws ConfigError where it
 /// is not there.
@@ -15,4 +15,4 @@ std::string shipped(const std::string& folder);
 /// missing folder must not pass for an empty list.
 std::vector<std::string> files_in(const std::string& folder, const std::string& ending);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include "model/base/rng.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": a separate random stream
@@ -264,4 +264,4 @@ nlohmann::json holdout_json(Statistic statistic, const Holdout& fitted, const Ho
           {"runs", rows}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

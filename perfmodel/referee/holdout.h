@@ -13,7 +13,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/settings_fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct HeldOut {
   std::vector<size_t> train, test;  // indices, ascending
@@ -76,4 +76,4 @@ RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const std:
 nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
 nlohmann::json holdout_json(Statistic statistic, const Holdout& fitted, const Holdout& held_out);
 
-}  // namespace isobar
+}  // namespace isobar::perf

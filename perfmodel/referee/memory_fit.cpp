@@ -8,22 +8,22 @@
 #include "model/nets/layout/device_memory.h"
 #include "perfmodel/machine/device.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 MemoryFit memory_of(const std::vector<MeasuredRun>& runs, const Machine& machine,
-                    const std::function<Workspace(int threads)>& workspace_of) {
+                    const std::function<plan::Workspace(int threads)>& workspace_of) {
   MemoryFit out;
   std::vector<double> errors;
   for (const MeasuredRun& r : runs) {
     if (device_of(r.spec, machine) != Device::cores) continue;
-    const Workspace workspace = workspace_of(static_cast<int>(r.host.threads));
+    const plan::Workspace workspace = workspace_of(static_cast<int>(r.host.threads));
     if (r.arena_bytes > 0) {  // which is rank 0's
       ++out.runs;
-      out.same += build_plan(r.spec, 0, workspace).memory.arena == r.arena_bytes ? 1 : 0;
+      out.same += nets::build_plan(r.spec, 0, workspace).memory.arena == r.arena_bytes ? 1 : 0;
     }
     if (r.peak_rss_bytes <= 0) continue;
     const double said =
-        static_cast<double>(fullest(r.spec, workspace).total()) + machine[Coef::process].value;
+        static_cast<double>(nets::fullest(r.spec, workspace).total()) + machine[Coef::process].value;
     errors.push_back(said / static_cast<double>(r.peak_rss_bytes) - 1);
     out.bias += errors.back();
   }
@@ -45,4 +45,4 @@ std::string text_of(const MemoryFit& m) {
   return text.empty() ? "" : text + "\n";
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include "model/plan/plan.h"
 #include "perfmodel/fitting/fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct MemoryFit {
   size_t runs = 0, same = 0;  // with a known arena; of these, with the same bytes when planned here
@@ -16,9 +16,9 @@ struct MemoryFit {
 };
 /// `workspace`: of the CPU back end, by threads.
 MemoryFit memory_of(const std::vector<MeasuredRun>& runs, const Machine& machine,
-                    const std::function<Workspace(int threads)>& workspace);
+                    const std::function<plan::Workspace(int threads)>& workspace);
 
 /// "Memory: …", a line or two; "": nothing was measured.
 std::string text_of(const MemoryFit& m);
 
-}  // namespace isobar
+}  // namespace isobar::perf

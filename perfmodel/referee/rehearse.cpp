@@ -6,7 +6,7 @@
 #include "model/base/rng.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr uint64_t kOrderStream = uint64_t{0x72656865} << 32;  // "rehe": a separate random stream
@@ -148,4 +148,4 @@ Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

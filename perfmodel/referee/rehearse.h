@@ -13,7 +13,7 @@
 
 #include "perfmodel/ask/suggest.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct RehearsalOptions {
   int64_t seeds = 20;
@@ -52,4 +52,4 @@ Rehearsal rehearse(const std::vector<Candidate>& finished, const Machine& machin
 /// Throughput lost by each candidate against the best: 1 - best / own time, by samples a second.
 std::vector<double> true_regrets(const std::vector<Candidate>& finished);
 
-}  // namespace isobar
+}  // namespace isobar::perf

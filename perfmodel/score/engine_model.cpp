@@ -9,7 +9,7 @@
 #include "perfmodel/score/scoreboard/referee.h"
 #include "perfmodel/score/scoreboard/splits.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 PriceBelief learnt(const Quantity& quantity, const Library& tables, const ForeignEngine* engine,
@@ -46,7 +46,7 @@ EngineModel::EngineModel(const std::vector<PublishedTable>& tables, const Foreig
 EngineModel::~EngineModel() = default;
 
 EngineModel EngineModel::shipped(const ForeignEngine* engine, std::optional<double> tuned) {
-  return {load_library(isobar::shipped("configs/published")), engine, tuned};
+  return {load_library(isobar::perf::shipped("configs/published")), engine, tuned};
 }
 
 void EngineModel::learn(std::vector<PublishedRun> own) {
@@ -114,4 +114,4 @@ std::vector<ScoredRow> EngineModel::left_out() const {
   return rows;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -17,7 +17,7 @@
 #include "perfmodel/score/published/published_run.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct EngineAnswer {
   Estimated step;    // seconds
@@ -64,4 +64,4 @@ class EngineModel {
   std::unique_ptr<CampaignFit> step_fit_, memory_fit_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

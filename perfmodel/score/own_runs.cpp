@@ -8,7 +8,7 @@
 #include "model/base/text/json.h"
 #include "perfmodel/score/published/published_spec.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ std::vector<PublishedRun> runs_of(const OwnRuns& own, const Machine& machine, co
   return runs;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct OwnRuns {
   std::string engine;           // a file of configs/engines, or unknown
@@ -32,4 +32,4 @@ OwnRuns load_own_runs(const std::string& path, const Machine& machine);
 /// As runs to predict (published_spec.h), in one campaign with them. `chip` must outlive the runs.
 std::vector<PublishedRun> runs_of(const OwnRuns& own, const Machine& machine, const ChipSpec& chip);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 
 #include "model/base/spec/traced_net.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kF32 = 4;
@@ -145,4 +145,4 @@ std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

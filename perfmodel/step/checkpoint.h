@@ -19,7 +19,7 @@
 #include "model/base/spec/spec.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Log sigma of a run's checkpoints around their counts, before any were measured: disks are shared, and
 /// journals commit at random times.
@@ -50,4 +50,4 @@ CheckpointCost checkpoint_cost(const RunSpec& spec, double parameters, const Mac
 /// "a checkpoint of 4.2 GB takes 2.1 s (1.2 to 3.6): ..., if 5 GB/s a host ..." for display
 std::string text_of(const CheckpointCost& c, const RunSpec& spec, double step_s);
 
-}  // namespace isobar
+}  // namespace isobar::perf

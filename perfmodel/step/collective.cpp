@@ -5,7 +5,7 @@
 
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kInSwitch = 1.3;  // bytes through the link of an NVLS all-reduce, relative to its operand
@@ -62,7 +62,7 @@ void add(Counts& to, const CollectiveCounts& c, const Counts& r, double factor) 
     to[index_of(Coef::wire_net)] += factor * c.wire_net;
 }
 
-CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& p,
+CollectiveCounts count_collective(plan::OpKind kind, double bytes, double element, const Placement& p,
                                   const Counts& rates, const Conditions& where) {
   const double n = p.ranks, k = p.per_host;
   if (n <= 1) return {};
@@ -70,7 +70,7 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
   if (where.processors == 0 && !inside)
     return over_hosts(count_collective(kind, bytes, element, {n, n}, rates, where), p, where);
   switch (kind) {
-    case OpKind::all_reduce: {
+    case plan::OpKind::all_reduce: {
       CollectiveCounts r = ring_counts(bytes, p, 2);
       if (where.processors == 0) {  // MPI between processes, as `isobar calibrate` measures
         r.sums = (n - 1) / n * bytes / element;
@@ -82,20 +82,20 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
       const CollectiveCounts t = tree_counts(bytes, p);
       return seconds(t, rates) < seconds(r, rates) ? t : r;
     }
-    case OpKind::all_gather:
+    case plan::OpKind::all_gather:
       return ring_counts(bytes, p, 1);
-    case OpKind::reduce_scatter: {
+    case plan::OpKind::reduce_scatter: {
       CollectiveCounts r = ring_counts(bytes, p, 1);
       if (where.processors == 0) r.sums = (n - 1) / n * bytes / element;
       return r;
     }
-    case OpKind::all_to_all:  // bytes: sent by this rank, equally to each of the others
+    case plan::OpKind::all_to_all:  // bytes: sent by this rank, equally to each of the others
       return {.calls = 1,
               .message_host = k - 1,
               .wire_host = bytes * (k - 1) / (n - 1),
               .message_net = n - k,
               .wire_net = bytes * (n - k) / (n - 1)};
-    case OpKind::broadcast:
+    case plan::OpKind::broadcast:
       return {.calls = 1,
               .message_host = inside ? std::ceil(std::log2(n)) : std::ceil(std::log2(k)),
               .wire_host = k > 1 ? bytes : 0,
@@ -107,4 +107,4 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "model/plan/ops/op.h"
 #include "perfmodel/machine/coefficient.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Conditions;
 
@@ -36,10 +36,10 @@ CollectiveCounts tree_counts(double bytes, const Placement& group);
 
 /// `bytes`: of the whole operand (all_gather: of the result; all_to_all and transfers: sent by this rank), in
 /// elements of `element` bytes. Takes the faster algorithm at these prices.
-CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& group,
+CollectiveCounts count_collective(plan::OpKind kind, double bytes, double element, const Placement& group,
                                   const Counts& rates, const Conditions& where);
 double seconds(const CollectiveCounts& c, const Counts& rates);
 /// Adds the counts that `seconds` charges, times `factor`.
 void add(Counts& to, const CollectiveCounts& c, const Counts& rates, double factor);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -5,7 +5,7 @@
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 namespace {
 
@@ -50,4 +50,4 @@ Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {
           .host_reduction = a.host.reduction};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

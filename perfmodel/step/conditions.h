@@ -12,7 +12,7 @@
 #include "model/plan/plan.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// A rank's place, and how it shares its host.
 struct Conditions {
@@ -58,4 +58,4 @@ Conditions conditions_of(const RunSpec& spec, const Machine& machine, const Host
 /// Compute threads of each rank, as the engine chooses them.
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::perf {
 
 Counts rates(const Counts& k, const Conditions& w) {
   const auto t = static_cast<double>(w.threads), cores = static_cast<double>(w.cores);
@@ -56,4 +56,4 @@ double seconds(const Counts& counts, const Counts& rates) {
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

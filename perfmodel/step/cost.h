@@ -10,10 +10,10 @@
 #pragma once
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Seconds per unit of each coefficient under these conditions.
 Counts rates(const Counts& coefficients, const Conditions& where);
 double seconds(const Counts& counts, const Counts& rates);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr Coef kPassing[] = {Coef::norm, Coef::gelu, Coef::reduction, Coef::copy, Coef::loss};
@@ -121,4 +121,4 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
                       "use " + std::to_string(e.axes.zero.front()));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

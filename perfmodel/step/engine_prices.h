@@ -12,7 +12,7 @@
 #include "perfmodel/machine/engine.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// `recorded`: of a net whose plan has PyTorch's own ops. A machine that was fitted to such runs is returned
 /// as it is. Throws ConfigError where it was fitted to runs of another engine.
@@ -23,4 +23,4 @@ Machine machine_of(const RunSpec& spec, const Machine& machine);
 /// Throws ConfigError for an axis or policy that the engine's file does not have.
 void refuse_axes(const RunSpec& spec, const ForeignEngine& engine);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr const char* kExperts = "experts";
@@ -75,4 +75,4 @@ std::map<std::string, double> expert_quantities_of(const RunSpec& spec) {
   return all;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

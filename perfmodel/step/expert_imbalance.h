@@ -10,7 +10,7 @@
 #include "model/base/spec/spec.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 RunSpec with_imbalance(RunSpec spec, double imbalance);
 /// net.expert_imbalance; where that is not said, the middle of what runs of as many experts measured for the
@@ -26,4 +26,4 @@ std::string assumed_imbalance(const RunSpec& spec, const Machine& machine);
 /// Quantities of a fit's range (fit.h: quantities_of); none without experts.
 std::map<std::string, double> expert_quantities_of(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::perf

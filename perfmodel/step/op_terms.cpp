@@ -11,7 +11,7 @@
 #include "model/plan/ops/operands.h"
 #include "perfmodel/step/shapes.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Bytes read from memory for operands of this size: the more, the less they fit the rank's share of the
@@ -49,7 +49,7 @@ Coef softmax_at(Arithmetic a, bool backward) {
 // Calls put(coefficient, amount) for each coefficient of an op that is no collective. `flops`: charged FLOPs,
 // at least those executed.
 template <class Put>
-void count_compute(PriceClass price, Arithmetic arithmetic, const Work& work, double flops,
+void count_compute(plan::PriceClass price, Arithmetic arithmetic, const plan::Work& work, double flops,
                    double cache_share, const Put& put) {
   put(Coef::op, 1);
   put(Coef::fork, 1);
@@ -60,15 +60,15 @@ void count_compute(PriceClass price, Arithmetic arithmetic, const Work& work, do
     put(Coef::spill, spilled(bytes, cache_share));
   };
   switch (price) {
-    case PriceClass::product:
+    case plan::PriceClass::product:
       put(product_at(arithmetic), flops);
       put(Coef::gemm_bytes, bytes);
       put(Coef::gemm_call, 1);
       put(Coef::spill, spilled(bytes, cache_share));
       break;
-    case PriceClass::attention:
-    case PriceClass::attention_backward: {
-      const bool backward = price == PriceClass::attention_backward;
+    case plan::PriceClass::attention:
+    case plan::PriceClass::attention_backward: {
+      const bool backward = price == plan::PriceClass::attention_backward;
       put(attention_at(arithmetic, backward), flops);
       put(softmax_at(arithmetic, backward), work.vector_flops);
       // Operands are packed element by element, whatever their size in bytes: with few tokens this is a
@@ -76,25 +76,25 @@ void count_compute(PriceClass price, Arithmetic arithmetic, const Work& work, do
       put(Coef::attention_bytes, (arithmetic == Arithmetic::half ? 2 : 1) * bytes);
       break;
     }
-    case PriceClass::norm:
+    case plan::PriceClass::norm:
       rows(Coef::norm);
       break;
-    case PriceClass::activation:
+    case plan::PriceClass::activation:
       rows(Coef::gelu);
       break;
-    case PriceClass::reduction:
+    case plan::PriceClass::reduction:
       rows(Coef::reduction);
       break;
-    case PriceClass::copy:
+    case plan::PriceClass::copy:
       rows(Coef::copy);
       break;
-    case PriceClass::loss:
+    case plan::PriceClass::loss:
       rows(Coef::loss);
       break;
-    case PriceClass::optimizer:
+    case plan::PriceClass::optimizer:
       rows(Coef::optimizer);
       break;
-    case PriceClass::transfer:
+    case plan::PriceClass::transfer:
       break;  // collective.h
   }
 }
@@ -156,15 +156,17 @@ struct Team {
   }
 };
 
-Team team_of(PriceClass price, DType dtype, const Work& work, int64_t threads) {
+Team team_of(plan::PriceClass price, DType dtype, const plan::Work& work, int64_t threads) {
   if (threads <= 1) return {};
   constexpr double kFlopsPerThread = 2 * 3000 * 64;
   const auto whole = static_cast<double>(threads);
-  if (price == PriceClass::attention || price == PriceClass::attention_backward) return {whole, whole};
-  if (price == PriceClass::product)
+  if (price == plan::PriceClass::attention || price == plan::PriceClass::attention_backward)
+    return {whole, whole};
+  if (price == plan::PriceClass::product)
     return {std::clamp(std::floor(work.flops / kFlopsPerThread), 1.0, whole), whole};
   // Bytes of an element: read and written; for Adam six reads or writes in f32 and a gradient
-  const double element = price == PriceClass::optimizer ? 28 : 2.0 * static_cast<double>(size_of(dtype));
+  const double element =
+      price == plan::PriceClass::optimizer ? 28 : 2.0 * static_cast<double>(size_of(dtype));
   return {static_cast<double>(threads_worth(static_cast<int64_t>(work.bytes() / element), threads)), whole};
 }
 
@@ -174,47 +176,47 @@ double softmax_of_head(double head_size) {
   return (1 + 32 / head_size) / 1.25;
 }
 
-PriceClass price_of(const Op& op) {
-  const auto* priced = std::get_if<PricedAttrs>(&op.attrs);
-  return priced ? priced->price : info_of(op.kind).price;
+plan::PriceClass price_of(const plan::Op& op) {
+  const auto* priced = std::get_if<plan::PricedAttrs>(&op.attrs);
+  return priced ? priced->price : plan::info_of(op.kind).price;
 }
 
-DType dtype_of(const Op& op, const Plan& plan) {
+DType dtype_of(const plan::Op& op, const plan::Plan& plan) {
   for (const auto* views : {&op.reads, &op.writes})
-    for (const View& v : *views)
+    for (const plan::View& v : *views)
       if (v) return plan.buffers[v.buffer].dtype;
   return DType::f32;
 }
 
-OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
+OpShape shape_of(const plan::Op& op, const plan::Plan& plan, const Conditions& where) {
   OpShape s{.kind = op.kind,
             .price = price_of(op),
             .dtype = dtype_of(op, plan),
-            .to_host = op.lane == Lane::h2d || op.lane == Lane::d2h,
-            .work = work(op, plan)};
+            .to_host = op.lane == plan::Lane::h2d || op.lane == plan::Lane::d2h,
+            .work = plan::work(op, plan)};
   const auto real = [](int64_t n) { return static_cast<double>(n); };
-  if (const auto* a = std::get_if<GemmAttrs>(&op.attrs)) {
+  if (const auto* a = std::get_if<plan::GemmAttrs>(&op.attrs)) {
     s.fp8 = a->fp8, s.tf32 = a->tf32;
     s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->batch);
-  } else if (const auto* a = std::get_if<GroupedGemmAttrs>(&op.attrs)) {  // groups alike
+  } else if (const auto* a = std::get_if<plan::GroupedGemmAttrs>(&op.attrs)) {  // groups alike
     s.fp8 = a->fp8, s.tf32 = a->tf32;
     s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->groups);
     s.busiest = a->busiest;
     (a->trans_a ? s.k : s.m) *= s.busiest / s.batch;
     s.work.flops *= s.busiest;
-  } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
+  } else if (const plan::AttentionAttrs* a = plan::attention_in(op.attrs)) {
     s.tf32 = a->tf32, s.causal = a->causal, s.windowed = a->window > 0;
     s.batch = real(a->batch), s.heads = real(a->heads);
     s.tq = real(a->tq), s.tk = real(a->tk), s.d = real(a->d);
   }
-  if (!is_collective(op.kind)) return s;
-  const Group& g = plan.groups[op.as<TransferAttrs>().group];
+  if (!plan::is_collective(op.kind)) return s;
+  const plan::Group& g = plan.groups[op.as<plan::TransferAttrs>().group];
   const int64_t host = plan.rank / where.ranks_on_host;
   s.group.ranks = static_cast<double>(g.ranks.size());
   s.group.per_host = static_cast<double>(
       std::count_if(g.ranks.begin(), g.ranks.end(), [&](int r) { return r / where.ranks_on_host == host; }));
-  const View& whole = whole_of(op);
-  s.bytes = op.kind == OpKind::all_to_all
+  const plan::View& whole = plan::whole_of(op);
+  s.bytes = op.kind == plan::OpKind::all_to_all
                 ? s.work.wire_bytes
                 : static_cast<double>(whole.count * size_of(plan.buffers[whole.buffer].dtype));
   return s;
@@ -222,18 +224,18 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
 
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts) {
-  if (is_collective(op.kind)) {
+  if (plan::is_collective(op.kind)) {
     const CollectiveCounts c = count_collective(op.kind, op.bytes, size_of(op.dtype), op.group, rates, where);
     if (counts) add(*counts, c, rates, 1);
     return seconds(c, rates);
   }
-  Work work = op.work;
+  plan::Work work = op.work;
   double flops = work.flops;
   const auto processors = static_cast<double>(where.processors);
-  if (processors > 0 && (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm))
+  if (processors > 0 && (op.kind == plan::OpKind::gemm || op.kind == plan::OpKind::grouped_gemm))
     flops = paid_gemm(op, processors);
-  if (processors == 0 && op.kind == OpKind::grouped_gemm) flops *= narrow_groups(op);
-  if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)) {
+  if (processors == 0 && op.kind == plan::OpKind::grouped_gemm) flops *= narrow_groups(op);
+  if (processors > 0 && (op.kind == plan::OpKind::attention || op.kind == plan::OpKind::attention_backward)) {
     flops = paid_attention(op, processors);
     keep_flops_alone(work);
   }
@@ -253,28 +255,28 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   return s;
 }
 
-void keep_flops_alone(Work& attention) {
+void keep_flops_alone(plan::Work& attention) {
   attention.vector_flops = attention.bytes_read = attention.bytes_written = 0;
 }
 
-Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads) {
+Counts count_op(plan::OpKind kind, DType dtype, const plan::Work& work, double cache_share, int64_t threads) {
   Counts n{};
-  if (is_collective(kind)) {
+  if (plan::is_collective(kind)) {
     n[index_of(Coef::message_host)] = work.messages;
     n[index_of(Coef::wire_host)] = work.wire_bytes;
     n[index_of(Coef::sum_host)] = work.vector_flops;
     return n;
   }
-  const PriceClass price = info_of(kind).price;
+  const plan::PriceClass price = plan::info_of(kind).price;
   const Team team = team_of(price, dtype, work, threads);
   count_compute(price, arithmetic_of(dtype, false, false), work, work.flops, cache_share,
                 [&](Coef c, double amount) { n[index_of(c)] += amount * team.share(info_of(c).resource); });
   return n;
 }
 
-double op_seconds(const Op& op, const Plan& plan, const Counts& rates, const Conditions& where,
+double op_seconds(const plan::Op& op, const plan::Plan& plan, const Counts& rates, const Conditions& where,
                   double cache_share, Counts* counts) {
-  const double factor = is_collective(op.kind) ? 1 : shape_factor(op, where);
+  const double factor = plan::is_collective(op.kind) ? 1 : shape_factor(op, where);
   Counts own{};
   const double s = op_seconds(shape_of(op, plan, where), rates, where, cache_share, counts ? &own : nullptr);
   if (counts)
@@ -282,10 +284,10 @@ double op_seconds(const Op& op, const Plan& plan, const Counts& rates, const Con
   return factor * s;
 }
 
-Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where) {
+Counts count_op(const plan::Op& op, const plan::Plan& plan, double cache_share, const Conditions& where) {
   Counts n{};
   op_seconds(op, plan, Counts{}, where, cache_share, &n);
   return n;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

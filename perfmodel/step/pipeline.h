@@ -9,14 +9,14 @@
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct StageProgram {
-  Plan plan;
-  Program program;  // of a training step
+  plan::Plan plan;
+  plan::Program program;  // of a training step
 };
 
 /// One rank of each stage of rank `first`'s pipeline, or that rank without one. One rank stands for a stage.
-std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace, int first = 0);
+std::vector<StageProgram> stages_of(const RunSpec& spec, const plan::Workspace& workspace, int first = 0);
 
-}  // namespace isobar
+}  // namespace isobar::perf

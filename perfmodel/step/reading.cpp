@@ -5,7 +5,7 @@
 
 #include "perfmodel/step/cost.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 /// By the name's ending; of several names, separated by commas, the first.
@@ -96,4 +96,4 @@ std::string read_kind(const RunSpec& spec) {
   return "read_" + name.substr(5);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include "model/base/spec/spec.h"
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Loading of one rank's samples of a step.
 struct Reading {
@@ -46,4 +46,4 @@ std::string read_kind(const RunSpec& spec);
 /// The suffix of benchmarks of a run's own data, after kind and type.
 constexpr const char* kOwnData = "own";
 
-}  // namespace isobar
+}  // namespace isobar::perf

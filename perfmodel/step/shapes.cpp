@@ -8,7 +8,7 @@
 #include "model/plan/ops/op_table.h"
 #include "perfmodel/step/op_terms.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 namespace {
 
@@ -29,32 +29,32 @@ std::map<double, double> timed_heads(const std::string& kind, bool causal, const
 
 }  // namespace
 
-std::string case_shape(const Op& op) {
+std::string case_shape(const plan::Op& op) {
   std::ostringstream s;
-  if (op.kind == OpKind::gemm) {
-    const auto& a = op.as<GemmAttrs>();
+  if (op.kind == plan::OpKind::gemm) {
+    const auto& a = op.as<plan::GemmAttrs>();
     s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
       << (a.accumulate ? "+" : "");
-  } else if (const auto* a = std::get_if<GroupedGemmAttrs>(&op.attrs)) {
+  } else if (const auto* a = std::get_if<plan::GroupedGemmAttrs>(&op.attrs)) {
     s << (a->trans_a ? 'T' : 'N') << (a->trans_b ? 'T' : 'N') << a->m << 'x' << a->n << 'x' << a->k << 'g'
       << a->groups << (a->accumulate ? "+" : "");
-  } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
+  } else if (const plan::AttentionAttrs* a = plan::attention_in(op.attrs)) {
     s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d
       << (a->causal ? kCausal : "");
     if (a->window > 0) s << 'w' << a->window;
-  } else if (const ImageAttrs* a = image_of(op.attrs); a && a->channels > 0) {
+  } else if (const plan::ImageAttrs* a = plan::image_of(op.attrs); a && a->channels > 0) {
     s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
   } else {
-    const auto* norm = std::get_if<NormAttrs>(&op.attrs);
-    const RowExtent of = extent_of(op.attrs);
+    const auto* norm = std::get_if<plan::NormAttrs>(&op.attrs);
+    const plan::RowExtent of = plan::extent_of(op.attrs);
     s << of.rows << 'x' << of.cols << (norm && norm->first ? "first" : "")
-      << (accumulates(op.attrs) ? "+" : "");
+      << (plan::accumulates(op.attrs) ? "+" : "");
   }
   return s.str();
 }
 
-std::string case_name(const Op& op, const std::string& precision, int64_t threads) {
-  return std::string(name_of(op.kind)) + "/" + precision + "/" + case_shape(op) + "/threads" +
+std::string case_name(const plan::Op& op, const std::string& precision, int64_t threads) {
+  return std::string(plan::name_of(op.kind)) + "/" + precision + "/" + case_shape(op) + "/threads" +
          std::to_string(threads);
 }
 
@@ -70,10 +70,10 @@ namespace {
 
 // On cores, interpolates logarithmically between the nearest timed head sizes; constant beyond the ends. An
 // accelerator's kernels pad heads to the next size that they have, so a size in between takes as long as it.
-double head_factor(const Op& op, const Conditions& where) {
-  const auto& a = op.as<AttentionAttrs>();
-  std::map<double, double> timed = timed_heads(name_of(op.kind), a.causal, where);
-  if (timed.empty()) timed = timed_heads(name_of(op.kind), false, where);
+double head_factor(const plan::Op& op, const Conditions& where) {
+  const auto& a = op.as<plan::AttentionAttrs>();
+  std::map<double, double> timed = timed_heads(plan::name_of(op.kind), a.causal, where);
+  if (timed.empty()) timed = timed_heads(plan::name_of(op.kind), false, where);
   if (timed.empty()) return 1;
   const auto own = static_cast<double>(a.d);
   const auto above = timed.lower_bound(own);
@@ -88,18 +88,20 @@ double head_factor(const Op& op, const Conditions& where) {
 
 }  // namespace
 
-bool has_timed(OpKind kind, const Conditions& where) {
-  if (where.shapes == nullptr || where.precision.empty() || is_collective(kind)) return false;
-  const std::string prefix = std::string(name_of(kind)) + "/" + where.precision + "/";
+bool has_timed(plan::OpKind kind, const Conditions& where) {
+  if (where.shapes == nullptr || where.precision.empty() || plan::is_collective(kind)) return false;
+  const std::string prefix = std::string(plan::name_of(kind)) + "/" + where.precision + "/";
   const auto first = where.shapes->lower_bound(prefix);
   return first != where.shapes->end() && first->first.starts_with(prefix);
 }
 
-double shape_factor(const Op& op, const Conditions& where) {
+double shape_factor(const plan::Op& op, const Conditions& where) {
   if (!has_timed(op.kind, where)) return 1;
   const auto found = where.shapes->find(case_name(op, where.precision, where.threads));
   if (found != where.shapes->end()) return found->second;
-  return op.kind == OpKind::attention || op.kind == OpKind::attention_backward ? head_factor(op, where) : 1;
+  return op.kind == plan::OpKind::attention || op.kind == plan::OpKind::attention_backward
+             ? head_factor(op, where)
+             : 1;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

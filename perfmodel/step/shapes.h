@@ -15,16 +15,16 @@
 #include "model/plan/ops/op.h"
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::perf {
 
-std::string case_shape(const Op& op);
+std::string case_shape(const plan::Op& op);
 std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size, bool causal);
-std::string case_name(const Op& op, const std::string& precision, int64_t threads);
+std::string case_name(const plan::Op& op, const std::string& precision, int64_t threads);
 /// f32 or bf16; "" for types that CPUs emulate, whose ops are not timed by shape.
 std::string case_precision(const RunSpec& spec);
 /// False if no op of that kind was timed, whose shape then needs no name.
-bool has_timed(OpKind kind, const Conditions& where);
+bool has_timed(plan::OpKind kind, const Conditions& where);
 /// 1 if neither its shape nor, for attention, any head size was timed.
-double shape_factor(const Op& op, const Conditions& where);
+double shape_factor(const plan::Op& op, const Conditions& where);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -14,7 +14,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/reading.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Loader workers as a producer of batches. Batch n begins when its slot is free and batch n-1 is done
@@ -79,8 +79,8 @@ struct Running {
 };
 
 struct Rank {
-  const Plan* plan;
-  const Program* program;
+  const plan::Plan* plan;
+  const plan::Program* program;
   std::vector<double> cost;          // seconds by instr
   std::vector<Counts> counts;        // by op, in units
   double own = 0;                    // seconds of its compute ops, without reading
@@ -89,22 +89,22 @@ struct Rank {
   std::optional<Producer> producer;  // loader threads, if this rank's read
   std::optional<LaunchingReader> launcher;
   std::vector<int32_t> meeting;  // by group of the plan: index among meetings; -1: no other rank is replayed
-  std::array<std::vector<int32_t>, kLanes> queues;
+  std::array<std::vector<int32_t>, plan::kLanes> queues;
   // State of the replayed step.
   std::vector<bool> done;
-  std::array<size_t, kLanes> head;
-  std::array<Running, kLanes> running;
+  std::array<size_t, plan::kLanes> head;
+  std::array<Running, plan::kLanes> running;
   RankTimes spent;  // of all steps so far
 
-  const Op& op(int32_t instr) const { return plan->ops[program->instrs[instr].op]; }
+  const plan::Op& op(int32_t instr) const { return plan->ops[program->instrs[instr].op]; }
   bool communicating() const {
-    for (int l = 1; l < kLanes; ++l)
+    for (int l = 1; l < plan::kLanes; ++l)
       if (running[l].instr >= 0 && !running[l].waiting) return true;
     return false;
   }
   /// The lane whose transfer the computing core makes; -1: none.
   int stopped_by() const {
-    for (int l = 1; l < kLanes; ++l)
+    for (int l = 1; l < plan::kLanes; ++l)
       if (running[l].instr >= 0 && !running[l].waiting && stops[static_cast<size_t>(running[l].instr)])
         return l;
     return -1;
@@ -117,7 +117,7 @@ struct Rank {
         if (!done[w]) return w;
       return -1;
     }
-    for (int l = 1; l < kLanes; ++l)
+    for (int l = 1; l < plan::kLanes; ++l)
       if (head[l] > 0 && running[l].instr >= 0) return running[l].instr;
     return -1;
   }
@@ -132,7 +132,7 @@ class Replayer {
     for (Rank& r : ranks_) {
       for (size_t i = 0; i < r.program->instrs.size(); ++i)
         r.queues[static_cast<size_t>(r.program->instrs[i].lane)].push_back(static_cast<int32_t>(i));
-      for (const Group& g : r.plan->groups) {
+      for (const plan::Group& g : r.plan->groups) {
         const auto here = static_cast<size_t>(std::count_if(
             g.ranks.begin(), g.ranks.end(), [&](int rank) { return replayed.count(rank) > 0; }));
         if (here < 2) {
@@ -149,7 +149,7 @@ class Replayer {
   std::vector<Rank>& ranks() { return ranks_; }
 
   /// Runs one step from `now`; returns the end of its last op. Fills `spans` if given.
-  double step(double now, std::vector<Span>* spans) {
+  double step(double now, std::vector<trace::Span>* spans) {
     const double start = now;
     started_ = now;
     size_t left = 0;
@@ -188,25 +188,25 @@ class Replayer {
   };
 
   static bool stopped(const Rank& r, const Running& x, bool still) {
-    return still && !is_collective(r.op(x.instr).kind);
+    return still && !plan::is_collective(r.op(x.instr).kind);
   }
   double stretch(const Rank& r, const Running& x, bool communicating) const {
-    return communicating && !is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
+    return communicating && !plan::is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
   }
 
   // Adds what each lane does in the next `dt` seconds.
   void account(Rank& r, double dt) const {
     RankTimes& spent = r.spent;
-    for (int l = 1; l < kLanes; ++l)
+    for (int l = 1; l < plan::kLanes; ++l)
       if (r.running[l].instr >= 0 && !r.running[l].waiting && r.running[l].delay <= 0) spent.lanes[l] += dt;
     const Running& x = r.running[0];
     if (x.instr < 0) return account_wait(r, dt);
-    const Op& op = r.op(x.instr);
+    const plan::Op& op = r.op(x.instr);
     if (x.waiting) {
       spent.bubble += dt;
     } else if (x.delay > 0) {
       (x.for_data ? spent.data_wait : spent.host) += dt;
-    } else if (is_collective(op.kind)) {  // serial
+    } else if (plan::is_collective(op.kind)) {  // serial
       spent.lanes[static_cast<size_t>(op.lane)] += dt;
       spent.exposed[static_cast<size_t>(op.lane)] += dt;
     } else if (const int by = r.stopped_by(); by >= 0) {
@@ -225,20 +225,20 @@ class Replayer {
       r.spent.bubble += dt;
       return;
     }
-    const Op& op = r.op(awaited);
+    const plan::Op& op = r.op(awaited);
     const auto lane = static_cast<size_t>(op.lane);
-    if (op.kind == OpKind::fetch)
+    if (op.kind == plan::OpKind::fetch)
       r.spent.data_wait += dt;
-    else if (op.kind == OpKind::send || op.kind == OpKind::recv || r.running[lane].waiting)
+    else if (op.kind == plan::OpKind::send || op.kind == plan::OpKind::recv || r.running[lane].waiting)
       r.spent.bubble += dt;
     else
       r.spent.exposed[lane] += dt;
   }
 
-  size_t advance(Rank& r, double next, double start, double now, std::vector<Span>* spans) const {
+  size_t advance(Rank& r, double next, double start, double now, std::vector<trace::Span>* spans) const {
     const bool communicating = r.communicating(), still = r.standing_still();
     size_t ended = 0;
-    for (int l = 0; l < kLanes; ++l) {
+    for (int l = 0; l < plan::kLanes; ++l) {
       Running& x = r.running[l];
       if (x.instr < 0 || x.waiting || stopped(r, x, still)) continue;
       double& part = x.delay > 0 ? x.delay : x.work;
@@ -254,24 +254,24 @@ class Replayer {
   }
 
   void begin_ready(Rank& r, double now) {
-    for (int l = 0; l < kLanes; ++l) {
+    for (int l = 0; l < plan::kLanes; ++l) {
       if (r.running[l].instr >= 0 || r.head[l] == r.queues[l].size()) continue;
       const int32_t i = r.queues[l][r.head[l]];
-      const Instr& instr = r.program->instrs[i];
+      const plan::Instr& instr = r.program->instrs[i];
       if (!std::all_of(instr.waits.begin(), instr.waits.end(), [&](int32_t w) { return r.done[w]; }))
         continue;
       Running& x = r.running[l];
       x = {.instr = i, .work = r.cost[i], .begin = now};
       x.launched = started_ + (i + 1) * r.launch;
       x.delay = std::max(0.0, x.launched - now);
-      const Op& op = r.op(i);
-      if ((r.producer || r.launcher) && op.kind == OpKind::fetch) {
+      const plan::Op& op = r.op(i);
+      if ((r.producer || r.launcher) && op.kind == plan::OpKind::fetch) {
         const double batch = r.producer ? r.producer->next(now) - now : r.launcher->next(now) - now;
         x.for_data = batch >= x.delay;
         x.delay = std::max(x.delay, batch);
       }
-      if (is_collective(op.kind) && r.meeting[op.as<TransferAttrs>().group] >= 0)
-        meet(meetings_[r.meeting[op.as<TransferAttrs>().group]], x, now);
+      if (plan::is_collective(op.kind) && r.meeting[op.as<plan::TransferAttrs>().group] >= 0)
+        meet(meetings_[r.meeting[op.as<plan::TransferAttrs>().group]], x, now);
       ++r.head[l];
     }
   }
@@ -292,14 +292,14 @@ class Replayer {
   }
 
   // From the time at which the rank reached the op, as the engine measures.
-  static Span span(const Rank& r, const Running& x, int lane, double start, double now) {
-    const Instr& instr = r.program->instrs[x.instr];
+  static trace::Span span(const Rank& r, const Running& x, int lane, double start, double now) {
+    const plan::Instr& instr = r.program->instrs[x.instr];
     return {.rank = r.plan->rank,
             .step = 0,
             .instr = x.instr,
             .op = instr.op,
             .micro = instr.micro,
-            .lane = static_cast<Lane>(lane),
+            .lane = static_cast<plan::Lane>(lane),
             .begin_ns = std::llround((x.begin - start) * 1e9),
             .end_ns = std::llround((now - start) * 1e9)};
   }
@@ -310,8 +310,8 @@ class Replayer {
   double started_ = 0;  // begin of the step, with host and device in sync
 };
 
-bool computes(const Plan& plan, const Instr& i) {
-  return i.lane == Lane::compute && !is_collective(plan.ops[i.op].kind);
+bool computes(const plan::Plan& plan, const plan::Instr& i) {
+  return i.lane == plan::Lane::compute && !plan::is_collective(plan.ops[i.op].kind);
 }
 
 // Data is read by the compute thread inside fetch ops, or by workers that take cores from compute, on all
@@ -320,10 +320,10 @@ void add_reading(Rank& r, const RunSpec& spec, const ReadTime& read) {
   const auto batches = static_cast<double>(spec.micro_batches());
   bool fetches = false;
   for (size_t i = 0; i < r.cost.size(); ++i) {
-    const OpKind kind = r.op(static_cast<int32_t>(i)).kind;
-    fetches |= kind == OpKind::fetch;
-    if (!is_collective(kind)) r.cost[i] *= 1 + read.stolen / r.own;
-    if (kind == OpKind::fetch) r.cost[i] += read.serial / batches;
+    const plan::OpKind kind = r.op(static_cast<int32_t>(i)).kind;
+    fetches |= kind == plan::OpKind::fetch;
+    if (!plan::is_collective(kind)) r.cost[i] *= 1 + read.stolen / r.own;
+    if (kind == plan::OpKind::fetch) r.cost[i] += read.serial / batches;
   }
   if (read.by_launcher && fetches)
     r.launcher.emplace(read.supply / batches, read.landing / batches, spec.micro_batches());
@@ -333,18 +333,18 @@ void add_reading(Rank& r, const RunSpec& spec, const ReadTime& read) {
   r.spent.reading = fetches ? read.serial : 0;
 }
 
-Rank priced(const Plan& plan, const Program& program, const Counts& rate, const Conditions& where,
+Rank priced(const plan::Plan& plan, const plan::Program& program, const Counts& rate, const Conditions& where,
             double cache_share) {
   Rank out{.plan = &plan, .program = &program};
   std::vector<double> by_op;
   std::vector<bool> stops;  // by op
   by_op.reserve(plan.ops.size());
-  for (const Op& op : plan.ops) {
+  for (const plan::Op& op : plan.ops) {
     Counts& n = out.counts.emplace_back();
     by_op.push_back(op_seconds(op, plan, rate, where, cache_share, &n));
-    stops.push_back(is_collective(op.kind) && where.stops_compute(n));
+    stops.push_back(plan::is_collective(op.kind) && where.stops_compute(n));
   }
-  for (const Instr& i : program.instrs) {
+  for (const plan::Instr& i : program.instrs) {
     out.stops.push_back(stops[static_cast<size_t>(i.op)]);
     out.cost.push_back(by_op[i.op]);
     if (computes(plan, i)) out.own += by_op[i.op];
@@ -361,7 +361,7 @@ RankTimes times_of(const Rank& r, double steps, const Counts& rate, double imbal
     for (double& v : *lanes) v /= steps;
   t.compute -= t.reading + t.stolen;
   const double clock = r.own > 0 ? t.compute / r.own : 1;  // its rounding
-  for (const Instr& i : r.program->instrs) {
+  for (const plan::Instr& i : r.program->instrs) {
     const Counts& n = r.counts[static_cast<size_t>(i.op)];
     const bool priced = computes(*r.plan, i);
     for (size_t c = 0; c < kCoefs; ++c) {
@@ -375,7 +375,8 @@ RankTimes times_of(const Rank& r, double steps, const Counts& rate, double imbal
   return t;
 }
 
-Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, const Program*>>& programs,
+Replay replay(const RunSpec& spec,
+              const std::vector<std::pair<const plan::Plan*, const plan::Program*>>& programs,
               const Counts& k, const Conditions& where, double cache_share) {
   const Counts rate = rates(k, where);
   const ReadTime read = read_time(reading_of(spec, where), k, rate);
@@ -421,15 +422,15 @@ Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, cons
 
 Replay simulate(const RunSpec& spec, const std::vector<StageProgram>& stages, const Counts& k,
                 const Conditions& where, double cache_share) {
-  std::vector<std::pair<const Plan*, const Program*>> programs;
+  std::vector<std::pair<const plan::Plan*, const plan::Program*>> programs;
   programs.reserve(stages.size());
   for (const StageProgram& s : stages) programs.emplace_back(&s.plan, &s.program);
   return replay(spec, programs, k, where, cache_share);
 }
 
-Replay simulate(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& k,
+Replay simulate(const RunSpec& spec, const plan::Plan& plan, const plan::Program& program, const Counts& k,
                 const Conditions& where, double cache_share) {
   return replay(spec, {{&plan, &program}}, k, where, cache_share);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

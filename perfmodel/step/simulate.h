@@ -18,9 +18,9 @@
 #include "perfmodel/step/conditions.h"
 #include "perfmodel/step/pipeline.h"
 
-namespace isobar {
+namespace isobar::perf {
 
-using LaneSeconds = std::array<double, kLanes>;
+using LaneSeconds = std::array<double, plan::kLanes>;
 
 /// Seconds of a rank's steady step, by what its compute lane does; without `lanes` they add up to the step.
 struct RankTimes {
@@ -38,16 +38,16 @@ struct RankTimes {
 };
 
 struct Replay {
-  double step_s = 0;       // steady state
-  double data_wait_s = 0;  // of it, waiting for the loader: all ranks
-  RankTimes busiest;       // the rank that computes longest
-  Timeline timeline;       // of one steady step, all replayed ranks; times from its start
+  double step_s = 0;         // steady state
+  double data_wait_s = 0;    // of it, waiting for the loader: all ranks
+  RankTimes busiest;         // the rank that computes longest
+  trace::Timeline timeline;  // of one steady step, all replayed ranks; times from its start
 };
 
 Replay simulate(const RunSpec& spec, const std::vector<StageProgram>& stages, const Counts& coefficients,
                 const Conditions& where, double cache_share);
 /// One rank alone: its sends and receives find their peers ready at once.
-Replay simulate(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& coefficients,
-                const Conditions& where, double cache_share);
+Replay simulate(const RunSpec& spec, const plan::Plan& plan, const plan::Program& program,
+                const Counts& coefficients, const Conditions& where, double cache_share);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 #include "model/plan/ops/work.h"
 #include "perfmodel/step/op_terms.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 Rates rates_of(const StepFlops& step, double step_s, int64_t ranks, double peak) {
   const double each = step_s * static_cast<double>(ranks);
@@ -42,7 +42,8 @@ double Peaks::of(const OpShape& s) const {
   if (s.fp8) return fp8;
   if (s.tf32) return tf32;
   if (s.dtype != DType::f32) return bf16;
-  return s.kind == OpKind::attention || s.kind == OpKind::attention_backward ? attention_f32 : f32;
+  return s.kind == plan::OpKind::attention || s.kind == plan::OpKind::attention_backward ? attention_f32
+                                                                                         : f32;
 }
 
 Peaks peaks_of(const Machine& m, const Conditions& where) {
@@ -56,15 +57,15 @@ double ceiling_of(const std::vector<StageProgram>& stages, const Machine& m, con
   double longest = 0;
   for (const StageProgram& stage : stages) {
     std::vector<double> each;
-    for (const Op& op : stage.plan.ops) {
+    for (const plan::Op& op : stage.plan.ops) {
       const OpShape s = shape_of(op, stage.plan, where);
       each.push_back(s.work.flops / peaks.of(s));
     }
     double all = 0;
-    for (const Instr& i : stage.program.instrs) all += each[static_cast<size_t>(i.op)];
+    for (const plan::Instr& i : stage.program.instrs) all += each[static_cast<size_t>(i.op)];
     longest = std::max(longest, all);
   }
   return longest;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -19,7 +19,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/pipeline.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct StepFlops {  // matrix FLOPs of one optimizer step, all ranks; model: model_flops() of nets/build.h
   double model = 0, hardware = 0;
@@ -45,4 +45,4 @@ Peaks peaks_of(const Machine& machine, const Conditions& where);
 /// Least seconds of a step of the stage with the most work: its products at the peaks.
 double ceiling_of(const std::vector<StageProgram>& stages, const Machine& machine, const Conditions& where);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 #include "reports/answers/prediction_text.h"
 #include "reports/answers/training_text.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -16,7 +16,7 @@ struct Unit {
   const char *name, *key;
   double samples;
 };
-Unit unit_paid(const LayoutChoice& c) {
+Unit unit_paid(const perf::LayoutChoice& c) {
   if (c.spec.net.words() != nullptr)
     return {"M tokens", "million_tokens", 1e6 / static_cast<double>(c.spec.net.tokens())};
   return {"1000 samples", "1000_samples", 1000};
@@ -28,8 +28,8 @@ Cell percent(double share) {
 
 }  // namespace
 
-Table compared(const std::vector<ComparedRow>& rows) {
-  const LayoutChoice& first = rows.front().choice;
+Table compared(const std::vector<perf::ComparedRow>& rows) {
+  const perf::LayoutChoice& first = rows.front().choice;
   const Unit paid = unit_paid(first);
   const TimeUnit u = unit_of(first.step.value);
   const std::string currency = first.machine.accelerator ? first.machine.accelerator->currency : "price";
@@ -50,9 +50,9 @@ Table compared(const std::vector<ComparedRow>& rows) {
   }
   t.columns.insert(t.columns.end(), {number_column("faster"), number_column("cheaper")});
   const auto money = [&](const Known& k) { return text(k.value > 0 ? rounded(k) : "-"); };
-  for (const ComparedRow& r : rows) {
-    const LayoutChoice& c = r.choice;
-    const Beats b = beats(r, rows.front());
+  for (const perf::ComparedRow& r : rows) {
+    const perf::LayoutChoice& c = r.choice;
+    const perf::Beats b = perf::beats(r, rows.front());
     const double each =
         (words ? static_cast<double>(c.spec.net.tokens()) : 1) / static_cast<double>(c.ranks());
     std::vector<Cell>& row = t.rows.emplace_back();
@@ -69,16 +69,16 @@ Table compared(const std::vector<ComparedRow>& rows) {
   return t;
 }
 
-std::string layouts_text(const std::vector<ComparedRow>& rows) {
+std::string layouts_text(const std::vector<perf::ComparedRow>& rows) {
   std::string out;
-  for (const ComparedRow& r : rows)
-    out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " + text_of(layout_of(r.choice.spec)) +
-           ", global batch " + std::to_string(r.choice.spec.train.global_batch) +
-           (r.limit ? "; " + r.limit->text() : "") + "\n";
+  for (const perf::ComparedRow& r : rows)
+    out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " +
+           perf::text_of(perf::layout_of(r.choice.spec)) + ", global batch " +
+           std::to_string(r.choice.spec.train.global_batch) + (r.limit ? "; " + r.limit->text() : "") + "\n";
   return out;
 }
 
-Table compared_numbers(const std::vector<ComparedRow>& rows) {
+Table compared_numbers(const std::vector<perf::ComparedRow>& rows) {
   const Unit paid = unit_paid(rows.front().choice);
   Table t{.id = "machines", .title = "Machines side by side"};
   for (const char* name : {"machine", "layout", "currency"}) t.columns.push_back(text_column(name));
@@ -93,10 +93,10 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     for (const char* end : {"", "_lower", "_upper"})
       if (trains) names.push_back(std::string(what) + end);
   for (const std::string& n : names) t.columns.push_back(number_column(n));
-  for (const ComparedRow& r : rows) {
-    const LayoutChoice& c = r.choice;
-    const Beats b = beats(r, rows.front());
-    std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
+  for (const perf::ComparedRow& r : rows) {
+    const perf::LayoutChoice& c = r.choice;
+    const perf::Beats b = perf::beats(r, rows.front());
+    std::vector<Cell> cells{text(r.name), text(perf::text_of(perf::layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
     // Programs get all digits, people only those that the interval of `k` supports.
     const auto add = [&](double v, const Known& k) {
@@ -123,4 +123,4 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,13 +9,13 @@
 #include "perfmodel/ask/choose/compare.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// For people, in 100 columns.
-Table compared(const std::vector<ComparedRow>& rows);
+Table compared(const std::vector<perf::ComparedRow>& rows);
 /// Each row's layout, and what limits it, a line each.
-std::string layouts_text(const std::vector<ComparedRow>& rows);
+std::string layouts_text(const std::vector<perf::ComparedRow>& rows);
 /// For programs: ends of intervals in separate columns, all digits.
-Table compared_numbers(const std::vector<ComparedRow>& rows);
+Table compared_numbers(const std::vector<perf::ComparedRow>& rows);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,24 +8,24 @@
 #include "reports/answers/run_text.h"
 #include "reports/answers/training_text.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
 
-Known known_of(const Estimated& e) {
+Known known_of(const perf::Estimated& e) {
   return {e.value, e.lower, e.upper};
 }
 
-json json_of(const EngineOn& on, const Machine& m, const EngineLayout& l) {
-  const EngineAnswer& a = l.answer;
+json json_of(const perf::EngineOn& on, const perf::Machine& m, const perf::EngineLayout& l) {
+  const perf::EngineAnswer& a = l.answer;
   const double samples = static_cast<double>(l.spec.train.global_batch);
   return {{"engine", on.name()},
           {"tuned", on.tuned()},
           {"own_runs", on.own_runs()},
           {"machine", m.name},
           {"ranks", l.spec.layout.world()},
-          {"layout", text_of(layout_of(l.spec))},
+          {"layout", perf::text_of(perf::layout_of(l.spec))},
           {"step_s", a.step.value},
           {"lower_s", a.step.lower},
           {"upper_s", a.step.upper},
@@ -39,7 +39,8 @@ json json_of(const EngineOn& on, const Machine& m, const EngineLayout& l) {
           {"chance_to_fit", l.fits}};
 }
 
-std::string one_text(const EngineOn& on, const Machine& m, const EngineLayout& l, bool chosen) {
+std::string one_text(const perf::EngineOn& on, const perf::Machine& m, const perf::EngineLayout& l,
+                     bool chosen) {
   std::string text;
   const auto& [spec, a, fits] = l;
   const double samples = static_cast<double>(spec.train.global_batch);
@@ -48,7 +49,7 @@ std::string one_text(const EngineOn& on, const Machine& m, const EngineLayout& l
   text += printed("%s on %s: %ld rank%s\n", spec.file.c_str(), m.name.c_str(), spec.layout.world(),
                   spec.layout.world() == 1 ? "" : "s");
   text += on.origin();
-  text += printed("%s\n\n", text_of(layout_of(spec)).c_str());
+  text += printed("%s\n\n", perf::text_of(perf::layout_of(spec)).c_str());
   text += printed("  step %s %s, 80 %% interval\n", with_interval(step.scaled(u.per_second)).c_str(), u.name);
   text += printed("  %s samples/s, %s tokens/s\n", with_interval(step.inverse(samples)).c_str(),
                   rounded(step.inverse(samples * static_cast<double>(spec.net.tokens()))).c_str());
@@ -61,7 +62,7 @@ std::string one_text(const EngineOn& on, const Machine& m, const EngineLayout& l
   return text;
 }
 
-std::string change_text(const std::optional<EngineOn::Change>& c) {
+std::string change_text(const std::optional<perf::EngineOn::Change>& c) {
   std::string text;
   if (!c) {
     text += printed("no change of one key fits, even on 4,096 times as many accelerators\n");
@@ -75,37 +76,39 @@ std::string change_text(const std::optional<EngineOn::Change>& c) {
   return text;
 }
 
-std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, const Ties& ties,
+std::string ranked_text(const std::vector<perf::EngineLayout>& ranked, size_t shown, const perf::Ties& ties,
                         double memory) {
   std::string text;
   text += printed("  %-24s %-20s %6s %7s  %s\n", "step s", "memory GB", "fits", "fastest", "layout");
   for (size_t i = 0; i < shown; ++i)
-    text += printed(
-        "  %-24s %-20s %4.0f %% %5.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
-        with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
-        100 * (i < ties.chances.size() ? ties.chances[i] : 0), text_of(layout_of(ranked[i].spec)).c_str());
+    text += printed("  %-24s %-20s %4.0f %% %5.0f %%  %s\n",
+                    with_interval(known_of(ranked[i].answer.step)).c_str(),
+                    with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(),
+                    100 * ranked[i].fits, 100 * (i < ties.chances.size() ? ties.chances[i] : 0),
+                    perf::text_of(perf::layout_of(ranked[i].spec)).c_str());
   text += printed(
       "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
       1e-9 * memory);
   return text;
 }
 
-std::string ties_text(const Ties& t, const std::vector<EngineLayout>& ranked) {
+std::string ties_text(const perf::Ties& t, const std::vector<perf::EngineLayout>& ranked) {
   std::vector<std::string> telling;
-  for (const size_t i : t.telling) telling.push_back(text_of(layout_of(ranked[i].spec)));
-  return ties_text(t, telling) + "\n";
+  for (const size_t i : t.telling) telling.push_back(perf::text_of(perf::layout_of(ranked[i].spec)));
+  return report::ties_text(t, telling) + "\n";
 }
 
 }  // namespace
 
-std::string text_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m, bool chosen) {
+std::string text_of(const perf::EngineRunAnswer& a, const perf::EngineOn& on, const perf::Machine& m,
+                    bool chosen) {
   std::string text = one_text(on, m, a.layout, chosen);
   if (a.layout.answer.memory.value > on.memory()) text += change_text(a.change);
   if (a.training) text += "\n  " + text_of(*a.training, m) + "\n";
   return text;
 }
 
-json json_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m) {
+json json_of(const perf::EngineRunAnswer& a, const perf::EngineOn& on, const perf::Machine& m) {
   json j = json_of(on, m, a.layout);
   if (a.change)
     j["smallest_change"] = {{"set", a.change->set}, {"step_s", a.change->layout.answer.step.value}};
@@ -113,8 +116,8 @@ json json_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m) {
   return j;
 }
 
-std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, int64_t gpus,
-                    const LayoutQuestion& q) {
+std::string text_of(const perf::EngineSearchAnswer& a, const perf::EngineOn& on, const perf::Machine& m,
+                    int64_t gpus, const perf::LayoutQuestion& q) {
   const RunSpec& spec = a.ranked[0].spec;
   std::string text = a.limit.text() + "\n" +
                      printed("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
@@ -132,8 +135,8 @@ std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machi
   return text;
 }
 
-json json_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, int64_t gpus,
-             const LayoutQuestion& q) {
+json json_of(const perf::EngineSearchAnswer& a, const perf::EngineOn& on, const perf::Machine& m,
+             int64_t gpus, const perf::LayoutQuestion& q) {
   json j = json_of(on, m, a.ranked[0]);
   j["gpus"] = gpus;
   j["given"] = q.keep.text();
@@ -145,10 +148,10 @@ json json_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, 
   for (size_t i = 0; i < std::min(q.top, a.ranked.size()); ++i)
     j["best"].push_back(json_of(on, m, a.ranked[i]));
   j["ties"] = {{"expected_loss", a.ties.loss}, {"members", json::array()}};
-  for (const Ties::Member& one : a.ties.members)
+  for (const perf::Ties::Member& one : a.ties.members)
     j["ties"]["members"].push_back(
-        {{"layout", text_of(layout_of(a.ranked[one.index].spec))}, {"chance", one.chance}});
+        {{"layout", perf::text_of(perf::layout_of(a.ranked[one.index].spec))}, {"chance", one.chance}});
   return j;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,15 +5,17 @@
 
 #include "perfmodel/ask/choose/answers.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// `chosen`: the micro-batch was not given.
-std::string text_of(const EngineRunAnswer& a, const EngineOn& engine, const Machine& machine, bool chosen);
-nlohmann::json json_of(const EngineRunAnswer& a, const EngineOn& engine, const Machine& machine);
+std::string text_of(const perf::EngineRunAnswer& a, const perf::EngineOn& engine,
+                    const perf::Machine& machine, bool chosen);
+nlohmann::json json_of(const perf::EngineRunAnswer& a, const perf::EngineOn& engine,
+                       const perf::Machine& machine);
 
-std::string text_of(const EngineSearchAnswer& a, const EngineOn& engine, const Machine& machine, int64_t gpus,
-                    const LayoutQuestion& q);
-nlohmann::json json_of(const EngineSearchAnswer& a, const EngineOn& engine, const Machine& machine,
-                       int64_t gpus, const LayoutQuestion& q);
+std::string text_of(const perf::EngineSearchAnswer& a, const perf::EngineOn& engine,
+                    const perf::Machine& machine, int64_t gpus, const perf::LayoutQuestion& q);
+nlohmann::json json_of(const perf::EngineSearchAnswer& a, const perf::EngineOn& engine,
+                       const perf::Machine& machine, int64_t gpus, const perf::LayoutQuestion& q);
 
-}  // namespace isobar
+}  // namespace isobar::report

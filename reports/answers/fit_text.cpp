@@ -6,31 +6,31 @@
 #include "model/base/text/printed.h"
 #include "model/records/naming.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
 
 // Names of runs by their ids.
-std::map<std::string, std::string> names_of(const std::vector<MeasuredRun>& runs) {
-  std::vector<Nameable> all;
-  for (const MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
-  const Names n = name_by_difference(all);
+std::map<std::string, std::string> names_of(const std::vector<perf::MeasuredRun>& runs) {
+  std::vector<records::Nameable> all;
+  for (const perf::MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
+  const records::Names n = records::name_by_difference(all);
   std::map<std::string, std::string> out;
   for (size_t i = 0; i < runs.size(); ++i) out[runs[i].id] = n.names[i];
   return out;
 }
 
-std::string rows_text(const Holdout& h, const std::map<std::string, std::string>& names) {
+std::string rows_text(const perf::Holdout& h, const std::map<std::string, std::string>& names) {
   size_t width = 8;
-  for (const HoldoutRow& r : h.rows) width = std::max(width, names.at(r.id).size());
+  for (const perf::HoldoutRow& r : h.rows) width = std::max(width, names.at(r.id).size());
   std::string text = printed("  %-*s  %11s  %7s  %11s  %23s  %7s\n", static_cast<int>(width), "held out",
                              "measured ms", "80 %", "predicted", "80 % interval", "error");
-  std::vector<const HoldoutRow*> rows;
-  for (const HoldoutRow& r : h.rows) rows.push_back(&r);
+  std::vector<const perf::HoldoutRow*> rows;
+  for (const perf::HoldoutRow& r : h.rows) rows.push_back(&r);
   std::sort(rows.begin(), rows.end(),
-            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
-  for (const HoldoutRow* r : rows)
+            [](const perf::HoldoutRow* a, const perf::HoldoutRow* b) { return a->measured < b->measured; });
+  for (const perf::HoldoutRow* r : rows)
     text += printed("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%  %s%s%s\n",
                     static_cast<int>(width), names.at(r->id).c_str(), 1e3 * r->measured,
                     100 * (r->measured_upper / r->measured - 1), 1e3 * r->predicted, 1e3 * r->lower,
@@ -39,7 +39,7 @@ std::string rows_text(const Holdout& h, const std::map<std::string, std::string>
   return text;
 }
 
-std::string held_out_text(const Holdout& h, const std::vector<MeasuredRun>& runs) {
+std::string held_out_text(const perf::Holdout& h, const std::vector<perf::MeasuredRun>& runs) {
   if (h.rows.empty()) return "";
   std::string text = "\n" + rows_text(h, names_of(runs));
   text += printed(
@@ -60,13 +60,13 @@ std::string fitted_text(const FitReport& r) {
   std::string text = printed(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
       "Coefficients whose value or interval the runs changed:\n",
-      r.after.fit->runs.size(), title_of(r.after.fit->statistic), words_of(r.between).c_str());
+      r.after.fit->runs.size(), title_of(r.after.fit->statistic), perf::words_of(r.between).c_str());
   text += printed("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
-  for (size_t i = 0; i < kCoefs; ++i) {
-    const Coefficient &a = r.before.coefficients[i], &b = r.after.coefficients[i];
+  for (size_t i = 0; i < perf::kCoefs; ++i) {
+    const perf::Coefficient &a = r.before.coefficients[i], &b = r.after.coefficients[i];
     if (a.value == b.value && a.lower == b.lower) continue;
-    text += printed("  %-24s %12.4g %12.4g %11.4g - %11.4g  %s\n", info_of(i).name, a.value, b.value, b.lower,
-                    b.upper, info_of(i).unit);
+    text += printed("  %-24s %12.4g %12.4g %11.4g - %11.4g  %s\n", perf::info_of(i).name, a.value, b.value,
+                    b.lower, b.upper, perf::info_of(i).unit);
   }
   for (const std::string& n : r.after.fit->notes) text += printed("note: %s\n", n.c_str());
   text += printed("Residual scatter of log step times: %.1f %%; median error of the fitted runs: %.1f %%\n",
@@ -74,7 +74,7 @@ std::string fitted_text(const FitReport& r) {
   return text;
 }
 
-std::string repeated_text(const RepeatedHoldout& repeated) {
+std::string repeated_text(const perf::RepeatedHoldout& repeated) {
   std::string text;
   if (repeated.runs > 0)
     text += printed(
@@ -91,7 +91,7 @@ std::string repeated_text(const RepeatedHoldout& repeated) {
   return text;
 }
 
-void put_splits(const RepeatedHoldout& repeated, json& out) {
+void put_splits(const perf::RepeatedHoldout& repeated, json& out) {
   if (repeated.runs > 0)
     out["splits"] = {{"median_errors", repeated.median_errors},
                      {"settings_median_errors", repeated.settings_errors},
@@ -102,15 +102,16 @@ void put_splits(const RepeatedHoldout& repeated, json& out) {
 }  // namespace
 
 std::string text_of(const FitReport& r) {
-  return fitted_text(r) + held_out_text(r.held_out, r.runs) + text_of(r.memory) + repeated_text(r.repeated);
+  return fitted_text(r) + held_out_text(r.held_out, r.runs) + perf::text_of(r.memory) +
+         repeated_text(r.repeated);
 }
 
 std::string text_of(const SettingsReport& r) {
   std::string text = printed(
       "By settings: no net is described. Fitted to %zu runs. Step times are the %s; %s.\n"
       "Factors of the step time, other settings as they are:\n",
-      r.fit.ids().size(), title_of(r.statistic), words_of(r.between).c_str());
-  for (const SettingEffect& e : r.fit.effects())
+      r.fit.ids().size(), title_of(r.statistic), perf::words_of(r.between).c_str());
+  for (const perf::SettingEffect& e : r.fit.effects())
     text += printed("  %-24s %-28s %8.3f %10.3f - %.3f\n", e.key.c_str(),
                     e.value.empty() ? "twice" : e.value.c_str(), e.factor, e.lower, e.upper);
   text += printed("Scatter of a run around its settings: %.1f %%; median error of the fitted runs: %.1f %%\n",
@@ -119,8 +120,8 @@ std::string text_of(const SettingsReport& r) {
 }
 
 json json_of(const SettingsReport& r) {
-  json out = holdout_json(r.statistic, r.fitted, r.held_out);
-  for (const SettingEffect& e : r.fit.effects())
+  json out = perf::holdout_json(r.statistic, r.fitted, r.held_out);
+  for (const perf::SettingEffect& e : r.fit.effects())
     out["effects"].push_back(
         {{"key", e.key}, {"value", e.value}, {"factor", e.factor}, {"lower", e.lower}, {"upper", e.upper}});
   put_splits(r.repeated, out);
@@ -128,19 +129,19 @@ json json_of(const SettingsReport& r) {
 }
 
 json json_of(const FitReport& r) {
-  json out = holdout_json(r.after, r.fitted, r.held_out);
+  json out = perf::holdout_json(r.after, r.fitted, r.held_out);
   out["run_to_run"] = {{"sigma", r.between.sigma}, {"seen", r.between.df}};
   out["notes"] = r.after.fit->notes;
   out["memory"] = {{"arenas", r.memory.runs},  {"planned_to_the_byte", r.memory.same},
                    {"peaks", r.memory.peaks},  {"peak_median_error", r.memory.median_error},
                    {"peak_p90", r.memory.p90}, {"peak_bias", r.memory.bias}};
   put_splits(r.repeated, out);
-  for (size_t i = 0; i < kCoefs; ++i) {
-    const Coefficient& c = r.after.coefficients[i];
-    out["coefficients"][info_of(i).name] = {
-        {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", info_of(i).unit}};
+  for (size_t i = 0; i < perf::kCoefs; ++i) {
+    const perf::Coefficient& c = r.after.coefficients[i];
+    out["coefficients"][perf::info_of(i).name] = {
+        {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", perf::info_of(i).unit}};
   }
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

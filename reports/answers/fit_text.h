@@ -8,25 +8,25 @@
 #include "perfmodel/referee/holdout.h"
 #include "perfmodel/referee/memory_fit.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct FitReport {
-  const Machine& before;
-  const Machine& after;
-  const std::vector<MeasuredRun>& runs;
+  const perf::Machine& before;
+  const perf::Machine& after;
+  const std::vector<perf::MeasuredRun>& runs;
   const RunToRun& between;  // their scatter
-  Holdout fitted, held_out;
-  MemoryFit memory;
-  RepeatedHoldout repeated;  // over several random parts; without runs: none
+  perf::Holdout fitted, held_out;
+  perf::MemoryFit memory;
+  perf::RepeatedHoldout repeated;  // over several random parts; without runs: none
 };
 /// A fit by settings: no net is described.
 struct SettingsReport {
-  const SettingsFit& fit;
+  const perf::SettingsFit& fit;
   Statistic statistic;
-  const std::vector<MeasuredRun>& runs;
+  const std::vector<perf::MeasuredRun>& runs;
   const RunToRun& between;
-  Holdout fitted, held_out;
-  RepeatedHoldout repeated;
+  perf::Holdout fitted, held_out;
+  perf::RepeatedHoldout repeated;
 };
 std::string text_of(const SettingsReport& r);
 nlohmann::json json_of(const SettingsReport& r);
@@ -34,4 +34,4 @@ std::string text_of(const FitReport& r);
 /// holdout.json's members (perfmodel/referee/holdout.h), and those of the fit.
 nlohmann::json json_of(const FitReport& r);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,7 +8,7 @@
 
 #include "perfmodel/ask/predict.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Seconds, or milliseconds for short steps: unit of a step's columns.
 struct TimeUnit {
@@ -17,7 +17,7 @@ struct TimeUnit {
 };
 TimeUnit unit_of(double step_s);
 
-std::string prediction_text(const Prediction& p, const RunSpec& spec, const Machine& machine);
-nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& machine);
+std::string prediction_text(const perf::Prediction& p, const RunSpec& spec, const perf::Machine& machine);
+nlohmann::json json_of(const perf::Prediction& p, const RunSpec& spec, const perf::Machine& machine);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -3,10 +3,10 @@
 #include "model/base/text/printed.h"
 #include "reports/answers/training_text.h"
 
-namespace isobar {
+namespace isobar::report {
 
-std::string proposal_text(const Facility& f, const Scheduled& s) {
-  const Allocation a = allocation_of(f, s);
+std::string proposal_text(const perf::Facility& f, const perf::Scheduled& s) {
+  const perf::Allocation a = perf::allocation_of(f, s);
   std::string out = printed("For a proposal: %ld node%s of %s (%ld accelerators) for %s days, ", a.nodes,
                             a.nodes == 1 ? "" : "s", s.choice.machine.name.c_str(), s.choice.ranks(),
                             with_interval(s.training.days).c_str()) +
@@ -20,7 +20,7 @@ std::string proposal_text(const Facility& f, const Scheduled& s) {
   return out + ".";
 }
 
-Table scaling_table(const Facility& f, const std::vector<Scheduled>& rows) {
+Table scaling_table(const perf::Facility& f, const std::vector<perf::Scheduled>& rows) {
   Table t{.id = "scaling",
           .title = "Scaling of the training",
           .columns = {number_column("nodes"), number_column("GPUs"), number_column("batch"),
@@ -29,9 +29,9 @@ Table scaling_table(const Facility& f, const std::vector<Scheduled>& rows) {
           .note =
               "Strong scaling of predicted samples a second against the first row, each with its best "
               "layout. In brackets 80 % intervals."};
-  const auto rate = [](const Scheduled& s) { return s.choice.samples_per_s().value; };
-  for (const Scheduled& s : rows) {
-    const Allocation a = allocation_of(f, s);
+  const auto rate = [](const perf::Scheduled& s) { return s.choice.samples_per_s().value; };
+  for (const perf::Scheduled& s : rows) {
+    const perf::Allocation a = perf::allocation_of(f, s);
     const double speedup = rate(s) / rate(rows[0]),
                  more = static_cast<double>(s.choice.ranks()) / static_cast<double>(rows[0].choice.ranks());
     t.rows.push_back({integer(a.nodes), integer(s.choice.ranks()), integer(s.choice.spec.train.global_batch),
@@ -43,4 +43,4 @@ Table scaling_table(const Facility& f, const std::vector<Scheduled>& rows) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

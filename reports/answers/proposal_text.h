@@ -8,10 +8,10 @@
 #include "perfmodel/ask/choose/facility.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
-std::string proposal_text(const Facility& f, const Scheduled& s);
+std::string proposal_text(const perf::Facility& f, const perf::Scheduled& s);
 /// Strong scaling over the rows of one machine, fewest nodes first.
-Table scaling_table(const Facility& f, const std::vector<Scheduled>& rows);
+Table scaling_table(const perf::Facility& f, const std::vector<perf::Scheduled>& rows);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -6,7 +6,7 @@
 
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 struct RateLine {
@@ -14,23 +14,25 @@ struct RateLine {
   double amount, price, seconds, of_peak;  // of_peak: 0 where there is no peak
 };
 
-std::vector<RateLine> lines_of(const Counts& counts, const Machine& m) {
+std::vector<RateLine> lines_of(const perf::Counts& counts, const perf::Machine& m) {
   std::vector<RateLine> lines;
-  for (size_t i = 0; i < kCoefs; ++i) {
-    const CoefficientInfo& info = info_of(i);
-    const Coefficient& c = m.coefficients[i];
+  for (size_t i = 0; i < perf::kCoefs; ++i) {
+    const perf::CoefficientInfo& info = perf::info_of(i);
+    const perf::Coefficient& c = m.coefficients[i];
     const std::string unit = info.unit;
-    const bool priced = info.resource != Resource::sharing && info.resource != Resource::write &&
-                        info.resource != Resource::bytes && unit[0] == 's';
+    const bool priced = info.resource != perf::Resource::sharing && info.resource != perf::Resource::write &&
+                        info.resource != perf::Resource::bytes && unit[0] == 's';
     if (!priced || counts[i] * c.value <= 0) continue;
     std::string source;
     for (const std::string& p : c.provenance) source += (source.empty() ? "" : "; ") + p;
     if (source.empty() || source == "spec") source = "derived from the peaks (perfmodel/machine/machine.cpp)";
     const bool bytes = unit == "s/B";
     const auto peak = m.peaks.find(info.peak ? info.peak : bytes ? "memory" : "");
-    lines.push_back(
-        {info.name, unit == "s" ? "calls" : unit.substr(2), source, counts[i], c.value, counts[i] * c.value,
-         peak == m.peaks.end() || info.resource == Resource::wire ? 0 : 1 / (c.value * peak->second.value)});
+    lines.push_back({info.name, unit == "s" ? "calls" : unit.substr(2), source, counts[i], c.value,
+                     counts[i] * c.value,
+                     peak == m.peaks.end() || info.resource == perf::Resource::wire
+                         ? 0
+                         : 1 / (c.value * peak->second.value)});
   }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const RateLine& a, const RateLine& b) { return a.seconds > b.seconds; });
@@ -39,7 +41,7 @@ std::vector<RateLine> lines_of(const Counts& counts, const Machine& m) {
 
 }  // namespace
 
-std::string rates_text(const Counts& counts, const Machine& machine) {
+std::string rates_text(const perf::Counts& counts, const perf::Machine& machine) {
   std::string text = printed("\n  %-24s %10s %10s %-5s %11s %8s  %s\n", "price", "ms", "amount", "",
                              "a unit, s", "of peak", "source");
   for (const RateLine& l : lines_of(counts, machine))
@@ -48,7 +50,7 @@ std::string rates_text(const Counts& counts, const Machine& machine) {
   return text;
 }
 
-nlohmann::json rates_json(const Counts& counts, const Machine& machine) {
+nlohmann::json rates_json(const perf::Counts& counts, const perf::Machine& machine) {
   nlohmann::json all = nlohmann::json::array();
   for (const RateLine& l : lines_of(counts, machine))
     all.push_back({{"name", l.name},
@@ -61,4 +63,4 @@ nlohmann::json rates_json(const Counts& counts, const Machine& machine) {
   return all;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,11 +9,11 @@
 
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// `counts`: of the slowest rank's step, hidden time included, so the lines need not add up to the step.
 /// Largest first; prices of calls, FLOPs and bytes only.
-std::string rates_text(const Counts& counts, const Machine& machine);
-nlohmann::json rates_json(const Counts& counts, const Machine& machine);
+std::string rates_text(const perf::Counts& counts, const perf::Machine& machine);
+nlohmann::json rates_json(const perf::Counts& counts, const perf::Machine& machine);
 
-}  // namespace isobar
+}  // namespace isobar::report

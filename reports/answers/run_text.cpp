@@ -5,18 +5,18 @@
 #include "reports/answers/rates_text.h"
 #include "reports/answers/training_text.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
 
-json json_of(const std::optional<SmallestChange>& c) {
+json json_of(const std::optional<perf::SmallestChange>& c) {
   if (!c) return nullptr;
   return {
       {"set", c->set}, {"step_s", c->prediction.step_s}, {"memory_total_bytes", c->prediction.memory_total}};
 }
 
-std::string change_text(const std::optional<SmallestChange>& c) {
+std::string change_text(const std::optional<perf::SmallestChange>& c) {
   std::string text;
   if (!c) {
     text +=
@@ -32,36 +32,36 @@ std::string change_text(const std::optional<SmallestChange>& c) {
   return text;
 }
 
-json json_of(const std::vector<MemoryRung>& ladder) {
+json json_of(const std::vector<nets::MemoryRung>& ladder) {
   json out = json::array();
-  for (const MemoryRung& r : ladder) out.push_back({{"set", r.set}, {"saves_bytes", r.saves}});
+  for (const nets::MemoryRung& r : ladder) out.push_back({{"set", r.set}, {"saves_bytes", r.saves}});
   return out;
 }
 
-std::string head_of(const RunSpec& spec, const Prediction& p, const Machine& m) {
-  const Layout l = layout_of(spec);
+std::string head_of(const RunSpec& spec, const perf::Prediction& p, const perf::Machine& m) {
+  const perf::Layout l = perf::layout_of(spec);
   std::string text =
       printed("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),
               l.world(), l.world() == 1 ? "" : "s");
-  if (p.device == Device::cores)
+  if (p.device == perf::Device::cores)
     text += printed(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
-  return text + "\n" + engine_text(m) + "\n" + text_of(l) + "\n\n";
+  return text + "\n" + engine_text(m) + "\n" + perf::text_of(l) + "\n\n";
 }
 
-std::string misfit_text(const RunAnswer& a) {
-  std::string text = "does not fit: " + shortfall(a.prediction) + "\n" + change_text(a.change);
-  if (!a.ladder.empty()) text += "single changes, for each rank: " + to_text(a.ladder) + "\n";
+std::string misfit_text(const perf::RunAnswer& a) {
+  std::string text = "does not fit: " + perf::shortfall(a.prediction) + "\n" + change_text(a.change);
+  if (!a.ladder.empty()) text += "single changes, for each rank: " + nets::to_text(a.ladder) + "\n";
   return text + "\n";
 }
 
 }  // namespace
 
-std::string engine_text(const Machine& m) {
+std::string engine_text(const perf::Machine& m) {
   return m.engine.empty() ? "for Isobar's own engine (--engine NAME predicts another)"
                           : "for " + m.engine.substr(0, m.engine.find(' ')) + " (configs/engines)";
 }
 
-std::string ties_text(const Ties& t, const std::vector<std::string>& telling) {
+std::string ties_text(const perf::Ties& t, const std::vector<std::string>& telling) {
   std::string runs;
   for (const std::string& one : telling) runs += (runs.empty() ? "; runs that would tell: " : "; ") + one;
   return printed("  with 80 %% the fastest is %s (expected regret of the first %.2g %%)%s\n",
@@ -69,20 +69,20 @@ std::string ties_text(const Ties& t, const std::vector<std::string>& telling) {
                  100 * t.loss, t.members.size() < 2 ? "" : runs.c_str());
 }
 
-nlohmann::json json_of(const Limit& l) {
+nlohmann::json json_of(const perf::Limit& l) {
   return {{"what", l.what}, {"gain", l.gain}, {"lift", l.lift}};
 }
 
-nlohmann::json json_of(const Layout& l) {
+nlohmann::json json_of(const perf::Layout& l) {
   return {{"dp", l.dp},
           {"tp", l.tp},
           {"cp", l.cp},
           {"ep", l.ep},
           {"pp", l.pp},
           {"vpp", l.vpp},
-          {"order", rank_orders()[l.order]},
+          {"order", perf::rank_orders()[l.order]},
           {"micro_batch", l.micro_batch},
-          {"schedule", name_of(with_layout({}, l).policy.schedule)},
+          {"schedule", name_of(perf::with_layout({}, l).policy.schedule)},
           {"zero", l.zero},
           {"sequence_parallel", l.sequence_parallel},
           {"recompute", name_of(l.recompute)},
@@ -90,8 +90,8 @@ nlohmann::json json_of(const Layout& l) {
           {"workers", l.workers}};
 }
 
-std::string text_of(const RunAnswer& a, const Machine& m, bool rates) {
-  const Prediction& p = a.prediction;
+std::string text_of(const perf::RunAnswer& a, const perf::Machine& m, bool rates) {
+  const perf::Prediction& p = a.prediction;
   const RunSpec& spec = a.micro_batch.spec;
   std::string text = p.fits() ? a.limit.text() + "\n" : misfit_text(a);
   text += head_of(spec, p, m) + prediction_text(p, spec, m);
@@ -101,11 +101,11 @@ std::string text_of(const RunAnswer& a, const Machine& m, bool rates) {
   return text;
 }
 
-json json_of(const RunAnswer& a, const Machine& m, bool rates) {
-  const Prediction& p = a.prediction;
+json json_of(const perf::RunAnswer& a, const perf::Machine& m, bool rates) {
+  const perf::Prediction& p = a.prediction;
   const RunSpec& spec = a.micro_batch.spec;
   json j = json_of(p, spec, m);
-  j["layout"] = json_of(layout_of(spec));
+  j["layout"] = json_of(perf::layout_of(spec));
   j["limit"] = json_of(a.limit);
   j["micro_batch_chosen"] = a.micro_batch.chosen;  // the largest that fits; else given
   if (!p.fits()) j["smallest_change"] = json_of(a.change), j["memory_ladder"] = json_of(a.ladder);
@@ -114,4 +114,4 @@ json json_of(const RunAnswer& a, const Machine& m, bool rates) {
   return j;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,18 +8,18 @@
 
 #include "perfmodel/ask/choose/answers.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Whose step it is.
-std::string engine_text(const Machine& m);
+std::string engine_text(const perf::Machine& m);
 /// One line: the number of layouts of which the fastest is one, and the runs that would tell.
-std::string ties_text(const Ties& t, const std::vector<std::string>& telling);
+std::string ties_text(const perf::Ties& t, const std::vector<std::string>& telling);
 
-nlohmann::json json_of(const Layout& l);
-nlohmann::json json_of(const Limit& l);
+nlohmann::json json_of(const perf::Layout& l);
+nlohmann::json json_of(const perf::Limit& l);
 
 /// `rates`: also each price and its source.
-std::string text_of(const RunAnswer& a, const Machine& machine, bool rates);
-nlohmann::json json_of(const RunAnswer& a, const Machine& machine, bool rates);
+std::string text_of(const perf::RunAnswer& a, const perf::Machine& machine, bool rates);
+nlohmann::json json_of(const perf::RunAnswer& a, const perf::Machine& machine, bool rates);
 
-}  // namespace isobar
+}  // namespace isobar::report

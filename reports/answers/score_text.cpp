@@ -10,10 +10,10 @@
 #include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
-nlohmann::json json_of(const Scores& s) {
+nlohmann::json json_of(const perf::Scores& s) {
   nlohmann::json j = {{"rows", s.rows}, {"groups", s.groups}};
   for (const char* key :
        {"mape", "median", "p90", "bias", "spearman", "regret", "coverage", "constant_mfu_mape"})
@@ -30,7 +30,7 @@ nlohmann::json json_of(const Scores& s) {
   return j;
 }
 
-nlohmann::json json_of(const Confusion& c) {
+nlohmann::json json_of(const perf::Confusion& c) {
   return {{"rows", c.rows()},
           {"right", 100 * c.right()},
           {"out_of_memory", {{"called", c.failed_called}, {"missed", c.failed_missed}}},
@@ -38,9 +38,9 @@ nlohmann::json json_of(const Confusion& c) {
           {"misses", c.misses}};
 }
 
-nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
+nlohmann::json json_of(const std::vector<perf::ScoredRow>& rows) {
   nlohmann::json j = nlohmann::json::array();
-  for (const ScoredRow& r : rows)
+  for (const perf::ScoredRow& r : rows)
     j.push_back({{"id", r.id},
                  {"measured", r.measured},
                  {"predicted", r.predicted},
@@ -59,10 +59,10 @@ struct Unsaid {
   std::map<std::string, size_t> narrows;
 };
 
-Unsaid unsaid_of(const std::vector<ScoredRow>& rows) {
+Unsaid unsaid_of(const std::vector<perf::ScoredRow>& rows) {
   Unsaid u;
   std::map<std::string, double> count;
-  for (const ScoredRow& r : rows) {
+  for (const perf::ScoredRow& r : rows) {
     for (const auto& [column, values] : r.assumed) {
       ++count[column];
       for (const auto& [value, chance] : values) u.assumed[column][value] += chance;
@@ -75,9 +75,9 @@ Unsaid unsaid_of(const std::vector<ScoredRow>& rows) {
 }
 
 /// The same keys whatever was predicted, and from what.
-nlohmann::json json_of(const char* of, const std::string& name, const char* quantity, const Scores& scores,
-                       const std::vector<ScoredRow>& rows, const std::map<std::string, int>& refused,
-                       const ScoreView& view) {
+nlohmann::json json_of(const char* of, const std::string& name, const char* quantity,
+                       const perf::Scores& scores, const std::vector<perf::ScoredRow>& rows,
+                       const std::map<std::string, int>& refused, const ScoreView& view) {
   nlohmann::json j = json_of(scores);
   const Unsaid unsaid = unsaid_of(rows);
   int rows_refused = 0;
@@ -90,12 +90,12 @@ nlohmann::json json_of(const char* of, const std::string& name, const char* quan
   j["assumed"] = unsaid.assumed;
   j["narrows_most"] = unsaid.narrows;
   j["kinds"] = nlohmann::json::object();
-  for (const auto& [kind, s] : score_kinds(rows)) j["kinds"][kind] = json_of(s);
+  for (const auto& [kind, s] : perf::score_kinds(rows)) j["kinds"][kind] = json_of(s);
   if (view.rows) j["predictions"] = json_of(rows);
   return j;
 }
 
-std::string line_of(const std::string& name, int refused, const Scores& s) {
+std::string line_of(const std::string& name, int refused, const perf::Scores& s) {
   const auto or_dash = [](const std::optional<double>& v, const char* format) {
     return v ? printed(format, *v) : std::string("-");
   };
@@ -112,15 +112,15 @@ std::string line_of(const std::string& name, int refused, const Scores& s) {
 }
 
 /// A line for each kind of net and chip, where there are several.
-std::string kinds_of(const std::vector<ScoredRow>& rows) {
-  const std::map<std::string, Scores> kinds = score_kinds(rows);
+std::string kinds_of(const std::vector<perf::ScoredRow>& rows) {
+  const std::map<std::string, perf::Scores> kinds = perf::score_kinds(rows);
   std::string text;
   if (kinds.size() < 2) return text;
   for (const auto& [kind, s] : kinds) text += line_of("    " + kind, 0, s);
   return text;
 }
 
-std::string unsaid_text(const std::vector<ScoredRow>& rows) {
+std::string unsaid_text(const std::vector<perf::ScoredRow>& rows) {
   constexpr double kShown = 0.05;
   const Unsaid u = unsaid_of(rows);
   std::string text;
@@ -140,10 +140,10 @@ std::string unsaid_text(const std::vector<ScoredRow>& rows) {
 }
 
 /// Rows whose interval is wide mostly because the fit has no run with one of their properties.
-std::string news_of(const std::vector<ScoredRow>& rows) {
+std::string news_of(const std::vector<perf::ScoredRow>& rows) {
   std::string text;
   std::map<std::string, std::vector<double>> widths;
-  for (const ScoredRow& r : rows)
+  for (const perf::ScoredRow& r : rows)
     if (r.news_share > 0.5) widths[r.news].push_back(r.upper / r.lower);
   for (const auto& [what, w] : widths)
     text += printed(
@@ -172,17 +172,18 @@ std::string score_header(const char* of) {
                  "constant", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
 }
 
-std::string shown(const TableScore& s, const ScoreView& a) {
+std::string shown(const perf::TableScore& s, const ScoreView& a) {
   std::string text;
   if (a.json) {
     nlohmann::json j = json_of("table", s.table, "step time", s.time, s.rows, s.refused, a);
     if (s.fast) j["mfu_15"] = json_of(*s.fast);
     text += json_text(j) + "\n";
     if (!s.open.empty())
-      text += json_text(json_of("open rows", s.table, "step time", score_rows(s.open), s.open, {}, a)) + "\n";
+      text += json_text(json_of("open rows", s.table, "step time", perf::score_rows(s.open), s.open, {}, a)) +
+              "\n";
     if (s.memory || s.outcomes) {
-      j = json_of("table", s.table, "peak memory", s.memory ? *s.memory : Scores{}, s.memory_rows, s.refused,
-                  a);
+      j = json_of("table", s.table, "peak memory", s.memory ? *s.memory : perf::Scores{}, s.memory_rows,
+                  s.refused, a);
       if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
       text += json_text(j) + "\n";
     }
@@ -193,7 +194,7 @@ std::string shown(const TableScore& s, const ScoreView& a) {
   text += news_of(s.rows);
   text += unsaid_text(s.rows);
   if (!s.open.empty()) {
-    text += line_of("  rows with open inputs", 0, score_rows(s.open));
+    text += line_of("  rows with open inputs", 0, perf::score_rows(s.open));
     text += unsaid_text(s.open);
   }
   if (s.fast) text += line_of("  rows with MFU 15 % or more", 0, *s.fast);
@@ -211,7 +212,7 @@ std::string shown(const TableScore& s, const ScoreView& a) {
   return text;
 }
 
-std::string shown(const CollectiveScore& s, const ScoreView& a) {
+std::string shown(const perf::CollectiveScore& s, const ScoreView& a) {
   std::string text;
   if (a.json) {
     nlohmann::json j = json_of("table", s.table, "collective", s.time, s.rows, s.refused, a);
@@ -233,20 +234,21 @@ std::string shown(const CollectiveScore& s, const ScoreView& a) {
   return text;
 }
 
-std::string refusals(const PublishedTable& t) {
+std::string refusals(const perf::PublishedTable& t) {
   return t.name + "\n" + reasons_of(t.refused);
 }
 
-std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a) {
+std::string shown(const perf::CampaignsOut& out, const char* what, const ScoreView& a) {
   std::string text;
   if (a.json) {
-    for (const CampaignScore& c : out.campaigns) {
+    for (const perf::CampaignScore& c : out.campaigns) {
       nlohmann::json j = json_of("campaign", c.campaign, what, c.scores, c.rows, {}, a);
       j["campaign"] = c.campaign;
       text += json_text(j) + "\n";
     }
     if (!out.open.empty())
-      text += json_text(json_of("open rows", "all campaigns", what, score_rows(out.open), out.open, {}, a)) +
+      text += json_text(
+                  json_of("open rows", "all campaigns", what, perf::score_rows(out.open), out.open, {}, a)) +
               "\n";
     const nlohmann::json all = {{"of", "all campaigns"},
                                 {"quantity", what},
@@ -258,8 +260,8 @@ std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a)
     return text + json_text(all) + "\n";
   }
   text += printed("%s\n", what);
-  std::vector<ScoredRow> rows;
-  for (const CampaignScore& c : out.campaigns) {
+  std::vector<perf::ScoredRow> rows;
+  for (const perf::CampaignScore& c : out.campaigns) {
     text += line_of("  " + c.campaign, 0, c.scores);
     text += unsaid_text(c.rows);
     rows.insert(rows.end(), c.rows.begin(), c.rows.end());
@@ -267,7 +269,7 @@ std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a)
   if (const std::string kinds = kinds_of(rows); !kinds.empty()) text += "  by net and chip\n" + kinds;
   if (!out.open.empty()) {
     text += printed("rows that leave inputs open, over all that they may be of (measured: 1)\n");
-    text += line_of("  all campaigns", 0, score_rows(out.open));
+    text += line_of("  all campaigns", 0, perf::score_rows(out.open));
     text += unsaid_text(out.open);
   }
   if (out.campaigns.empty()) return text;
@@ -279,7 +281,7 @@ std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a)
 }
 
 // Accuracy by the number of a campaign's rows that are given to the fit.
-std::string shown(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what,
+std::string shown(const std::vector<std::pair<int, perf::CampaignsOut>>& few, const char* what,
                   const ScoreView& a) {
   std::string text;
   if (few.empty()) return text;
@@ -289,7 +291,7 @@ std::string shown(const std::vector<std::pair<int, CampaignsOut>>& few, const ch
   for (const auto& [given, out] : few) {
     if (a.json) {
       nlohmann::json by = nlohmann::json::object();
-      for (const CampaignScore& c : out.campaigns) by[c.campaign] = json_of(c.scores);
+      for (const perf::CampaignScore& c : out.campaigns) by[c.campaign] = json_of(c.scores);
       const nlohmann::json j = {{"quantity", what},
                                 {"given", given},
                                 {"campaigns", by},
@@ -308,4 +310,4 @@ std::string shown(const std::vector<std::pair<int, CampaignsOut>>& few, const ch
   return text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 #include "perfmodel/score/scoreboard/campaigns_out.h"
 #include "perfmodel/score/scoreboard/referee.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct ScoreView {
   bool json = false;
@@ -17,14 +17,14 @@ struct ScoreView {
 };
 /// The columns' names; `constant`: the mean error of a constant MFU. `of`: "table", "campaign".
 std::string score_header(const char* of);
-std::string shown(const TableScore& s, const ScoreView& view);
-std::string shown(const CollectiveScore& s, const ScoreView& view);
+std::string shown(const perf::TableScore& s, const ScoreView& view);
+std::string shown(const perf::CollectiveScore& s, const ScoreView& view);
 /// Why rows of a table are refused.
-std::string refusals(const PublishedTable& table);
+std::string refusals(const perf::PublishedTable& table);
 /// `what`: "step time", "peak memory".
-std::string shown(const CampaignsOut& out, const char* what, const ScoreView& view);
+std::string shown(const perf::CampaignsOut& out, const char* what, const ScoreView& view);
 /// Accuracy by the number of a campaign's rows that are given to the fit; "" for none.
-std::string shown(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what,
+std::string shown(const std::vector<std::pair<int, perf::CampaignsOut>>& few, const char* what,
                   const ScoreView& view);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,18 +8,18 @@
 #include "reports/answers/run_text.h"
 #include "reports/answers/training_text.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
 
 // By the placed plan where there is one, else by the closed form.
-double bytes_of(const LayoutCandidate& c) {
+double bytes_of(const perf::LayoutCandidate& c) {
   return c.arena > 0 ? static_cast<double>(c.arena) + c.cost.process + c.cost.nccl : c.cost.memory;
 }
 
-json json_of(const LayoutCandidate& c) {
-  json j = {{"layout", json_of(c.layout)},
+json json_of(const perf::LayoutCandidate& c) {
+  json j = {{"layout", report::json_of(c.layout)},
             {"step_s", c.cost.seconds},
             {"memory_total_bytes", std::llround(bytes_of(c))},
             {"chance_to_fit", c.fits}};
@@ -27,39 +27,39 @@ json json_of(const LayoutCandidate& c) {
   return j;
 }
 
-std::string candidates_text(const char* title, const std::vector<LayoutCandidate>& list, size_t most) {
+std::string candidates_text(const char* title, const std::vector<perf::LayoutCandidate>& list, size_t most) {
   std::string text;
   text += printed("\n  %-10s %8s %9s %6s  %s\n", title, "step s", "memory GB", "fits", "layout");
   for (size_t i = 0; i < std::min(most, list.size()); ++i) {
-    const LayoutCandidate& c = list[i];
+    const perf::LayoutCandidate& c = list[i];
     text += printed("  %-10zu %8.3g %9.3g %4.0f %%  %s\n", i + 1, c.cost.seconds, 1e-9 * bytes_of(c),
-                    100 * c.fits, text_of(c.layout).c_str());
+                    100 * c.fits, perf::text_of(c.layout).c_str());
   }
   return text;
 }
 
-std::string rows_text(const std::vector<LayoutRow>& rows) {
+std::string rows_text(const std::vector<perf::LayoutRow>& rows) {
   std::string text = printed("\n  %-24s %9s %6s %7s  %s\n", "step s (80 % interval)", "memory GB", "fits",
                              "fastest", "layout");
-  for (const LayoutRow& r : rows)
+  for (const perf::LayoutRow& r : rows)
     text += printed("  %-24s %9.3g %4.0f %% %5.0f %%  %s\n", with_interval(r.step).c_str(),
                     1e-9 * bytes_of(r.layout), 100 * r.layout.fits, 100 * r.fastest,
-                    text_of(r.layout.layout).c_str());
+                    perf::text_of(r.layout.layout).c_str());
   return text;
 }
 
-std::string ties_text(const Ties& t, const std::vector<LayoutCandidate>& all) {
+std::string ties_text(const perf::Ties& t, const std::vector<perf::LayoutCandidate>& all) {
   std::vector<std::string> telling;
-  for (const size_t i : t.telling) telling.push_back(text_of(all[i].layout));
-  return "\n" + ties_text(t, telling);
+  for (const size_t i : t.telling) telling.push_back(perf::text_of(all[i].layout));
+  return "\n" + report::ties_text(t, telling);
 }
 
-std::string offloaded_text(const std::vector<Offloaded>& all) {
+std::string offloaded_text(const std::vector<perf::Offloaded>& all) {
   std::string out = "\n  offloaded to the host     step s memory GB   fits  layout\n";
-  for (const Offloaded& o : all) {
+  for (const perf::Offloaded& o : all) {
     if (o.best)
       out += printed("  %-22s %9.3g %9.3g %4.0f %%  %s (--set %s)\n", o.what.c_str(), o.best->cost.seconds,
-                     1e-9 * bytes_of(*o.best), 100 * o.best->fits, text_of(o.best->layout).c_str(),
+                     1e-9 * bytes_of(*o.best), 100 * o.best->fits, perf::text_of(o.best->layout).c_str(),
                      o.set.c_str());
     else
       out += printed("  %-22s %9s %s\n", o.what.c_str(), "none:", o.why.c_str());
@@ -67,15 +67,15 @@ std::string offloaded_text(const std::vector<Offloaded>& all) {
   return out;
 }
 
-json offloaded_json(const std::vector<Offloaded>& all) {
+json offloaded_json(const std::vector<perf::Offloaded>& all) {
   json out = json::array();
-  for (const Offloaded& o : all) {
+  for (const perf::Offloaded& o : all) {
     json j = {{"in_host_memory", o.what}, {"set", o.set}};
     if (o.best)
       j.update({{"step_s", o.best->cost.seconds},
                 {"memory_total_bytes", std::llround(bytes_of(*o.best))},
                 {"chance_to_fit", o.best->fits},
-                {"layout", text_of(o.best->layout)}});
+                {"layout", perf::text_of(o.best->layout)}});
     else
       j["why_none"] = o.why;
     out.push_back(std::move(j));
@@ -83,19 +83,20 @@ json offloaded_json(const std::vector<Offloaded>& all) {
   return out;
 }
 
-std::string turns_text(const std::vector<Turn>& turns) {
+std::string turns_text(const std::vector<perf::Turn>& turns) {
   std::string text = "\n  changes of the machine that would make another layout the fastest\n";
-  for (const Turn& t : turns)
+  for (const perf::Turn& t : turns)
     text += printed("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
-                    text_of(t.layout).c_str());
+                    perf::text_of(t.layout).c_str());
   if (turns.empty()) text += "    none: no single quantity changed by up to a factor of 16\n";
   return text;
 }
 
 }  // namespace
 
-std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
-  const SearchResult& r = a.found;
+std::string text_of(const perf::SearchAnswer& a, const perf::Machine& m, int64_t gpus,
+                    const perf::LayoutQuestion& q) {
+  const perf::SearchResult& r = a.found;
   std::string text =
       a.limit.text() + printed("\n%s on %ld x %s, global batch %ld%s\n%s\n", a.spec.file.c_str(), gpus,
                                m.name.c_str(), a.spec.train.global_batch,
@@ -106,7 +107,7 @@ std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const
       "%ld layouts considered in %.3f s (%.2f million/s), %ld or more do not fit in memory, %ld priced "
       "individually\n\n",
       r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
-  text += "best: " + text_of(r.best.front().layout) + "\n\n" + prediction_text(a.prediction, a.spec, m);
+  text += "best: " + perf::text_of(r.best.front().layout) + "\n\n" + prediction_text(a.prediction, a.spec, m);
   text += rows_text(a.rows) + ties_text(a.ties, r.variants);
   constexpr size_t kMostOfFront = 40;
   if (q.pareto) text += candidates_text("pareto", r.pareto, kMostOfFront);
@@ -116,8 +117,9 @@ std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const
   return text + "\n";
 }
 
-json json_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
-  const SearchResult& r = a.found;
+json json_of(const perf::SearchAnswer& a, const perf::Machine& m, int64_t gpus,
+             const perf::LayoutQuestion& q) {
+  const perf::SearchResult& r = a.found;
   json j = json_of(a.prediction, a.spec, m);
   j["layout"] = json_of(r.best.front().layout);
   j["gpus"] = gpus;
@@ -128,21 +130,21 @@ json json_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const Layout
   j["priced"] = r.priced;
   j["out_of_memory"] = r.too_large;
   j["search_s"] = r.seconds;
-  for (const LayoutRow& r : a.rows) {
+  for (const perf::LayoutRow& r : a.rows) {
     json one = json_of(r.layout);
     one.update({{"lower_s", r.step.lower}, {"upper_s", r.step.upper}, {"chance_fastest", r.fastest}});
     j["best"].push_back(std::move(one));
   }
-  for (const Ties::Member& one : a.ties.members) {
+  for (const perf::Ties::Member& one : a.ties.members) {
     json t = json_of(r.variants[one.index]);
     t["chance"] = one.chance;
     j["ties"].push_back(std::move(t));
   }
   j["expected_loss"] = a.ties.loss;
   for (const size_t i : a.ties.telling) j["telling"].push_back(json_of(r.variants[i]));
-  for (const LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
+  for (const perf::LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
   if (q.offload) j["offloaded"] = offloaded_json(a.offloaded);
-  for (const Turn& t : a.turns)
+  for (const perf::Turn& t : a.turns)
     j["would_change"].push_back({{"quantity", t.quantity},
                                  {"factor", t.factor},
                                  {"layout", json_of(t.layout)},
@@ -163,4 +165,4 @@ std::string scaling_text(const std::vector<ScalingPoint>& curve) {
   return text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

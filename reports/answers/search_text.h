@@ -9,10 +9,12 @@
 
 #include "perfmodel/ask/choose/answers.h"
 
-namespace isobar {
+namespace isobar::report {
 
-std::string text_of(const SearchAnswer& a, const Machine& machine, int64_t gpus, const LayoutQuestion& q);
-nlohmann::json json_of(const SearchAnswer& a, const Machine& machine, int64_t gpus, const LayoutQuestion& q);
+std::string text_of(const perf::SearchAnswer& a, const perf::Machine& machine, int64_t gpus,
+                    const perf::LayoutQuestion& q);
+nlohmann::json json_of(const perf::SearchAnswer& a, const perf::Machine& machine, int64_t gpus,
+                       const perf::LayoutQuestion& q);
 
 struct ScalingPoint {
   int64_t gpus;
@@ -21,4 +23,4 @@ struct ScalingPoint {
 };
 std::string scaling_text(const std::vector<ScalingPoint>& points);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -6,7 +6,7 @@
 
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 std::string three(double v) {
@@ -15,7 +15,7 @@ std::string three(double v) {
 
 }  // namespace
 
-std::string text_of(const Training& t, const Machine& m) {
+std::string text_of(const perf::Training& t, const perf::Machine& m) {
   std::string out =
       "the whole training: " + with_interval(t.days) + " days, " + with_interval(t.gpu_hours) + " GPU-hours";
   if (t.price.value > 0) out += ", " + with_interval(t.price) + " " + m.accelerator->currency;
@@ -27,7 +27,7 @@ std::string text_of(const Training& t, const Machine& m) {
   return out;
 }
 
-nlohmann::json json_of(const Training& t) {
+nlohmann::json json_of(const perf::Training& t) {
   const auto known = [](const Known& k) {
     return nlohmann::json{{"value", k.value}, {"lower", k.lower}, {"upper", k.upper}};
   };
@@ -53,8 +53,8 @@ std::string money(const Known& k, const std::string& currency) {
   return currency == "USD" ? "$" + value : value + " " + currency;
 }
 
-Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q) {
-  const Machine& m = rows.front().choice.machine;
+Table schedule_table(const std::vector<perf::Scheduled>& rows, const perf::LayoutQuestion& q) {
+  const perf::Machine& m = rows.front().choice.machine;
   Table t{
       .id = "schedule",
       .title = "Time and cost of the training",
@@ -65,7 +65,7 @@ Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q
   const auto chance = [](bool asked, double share) {
     return text(asked ? rounded(100 * share, 0) + " %" : "-");
   };
-  for (const Scheduled& s : rows)
+  for (const perf::Scheduled& s : rows)
     t.rows.push_back({text(s.choice.machine.name), integer(s.choice.ranks()),
                       integer(s.choice.spec.train.global_batch), text(with_interval(s.training.days)),
                       text(s.training.price.value > 0 ? with_interval_of_amount(s.training.price) : "-"),
@@ -73,7 +73,7 @@ Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q
   return t;
 }
 
-Table schedule_numbers(const std::vector<Scheduled>& rows) {
+Table schedule_numbers(const std::vector<perf::Scheduled>& rows) {
   Table t{.id = "schedule_numbers",
           .title = "Layouts and energy",
           .columns = {text_column("machine"), number_column("GPUs"), number_column("batch"),
@@ -84,8 +84,8 @@ Table schedule_numbers(const std::vector<Scheduled>& rows) {
           .note =
               "From and to: 80 % intervals; useful: time without failures and checkpoints; fits: "
               "probability of fitting in memory; kWh at full power."};
-  for (const Scheduled& s : rows) {
-    const Training& x = s.training;
+  for (const perf::Scheduled& s : rows) {
+    const perf::Training& x = s.training;
     const auto shown = [](double v, const Known& k) { return Cell{rounded(v, last_place(k)), v, true}; };
     t.rows.push_back({text(s.choice.machine.name), integer(s.choice.ranks()),
                       integer(s.choice.spec.train.global_batch), shown(s.choice.step.value, s.choice.step),
@@ -93,7 +93,7 @@ Table schedule_numbers(const std::vector<Scheduled>& rows) {
                       shown(x.days.upper, x.days), shown(x.price.value, x.price),
                       shown(x.price.lower, x.price), shown(x.price.upper, x.price), shown(x.kwh.value, x.kwh),
                       number(100 * x.useful, 0), number(100 * s.choice.fits, 0),
-                      text(text_of(layout_of(s.choice.spec)))});
+                      text(perf::text_of(perf::layout_of(s.choice.spec)))});
   }
   return t;
 }
@@ -104,7 +104,7 @@ int tenths(double chance) {
   return chance >= 0.995 ? 10 : static_cast<int>(10 * chance + 1e-9);  // 100 % in the table is 10
 }
 
-std::string chances_text(const Scheduled& s, const LayoutQuestion& q) {
+std::string chances_text(const perf::Scheduled& s, const perf::LayoutQuestion& q) {
   const int time = tenths(s.in_time), money = tenths(s.in_budget);
   if (q.deadline_s > 0 && q.budget > 0)
     return time == money ? printed("; in time and in budget %d times in 10", time)
@@ -121,18 +121,19 @@ std::string days_text(const Known& days) {
 }
 
 // "256 x dgx-b200: 20 days (16 to 34), $0.62 M"
-std::string row_text(const Scheduled& s) {
-  const Machine& m = s.choice.machine;
+std::string row_text(const perf::Scheduled& s) {
+  const perf::Machine& m = s.choice.machine;
   std::string out = std::to_string(s.choice.ranks()) + " x " + m.name + ": " + days_text(s.training.days);
   if (s.training.price.value > 0) out += ", " + money(s.training.price, m.accelerator->currency);
   return out;
 }
 
 // The machine beside the advised one, and the price that would make it as cheap.
-std::string other_machine(const Scheduled& other, const Scheduled& best, const LayoutQuestion& q) {
+std::string other_machine(const perf::Scheduled& other, const perf::Scheduled& best,
+                          const perf::LayoutQuestion& q) {
   std::string out = "With " + row_text(other) + chances_text(other, q) + ".";
   const double ratio = best.training.price.value / other.training.price.value;
-  if (best.training.price.value > 0 && other.training.price.value > 0 && other.both() >= kSure)
+  if (best.training.price.value > 0 && other.training.price.value > 0 && other.both() >= perf::kSure)
     out += printed(" It would be as cheap at %.3g %s an hour each, not %.3g.",
                    ratio * other.choice.machine.accelerator->price_per_hour,
                    other.choice.machine.accelerator->currency.c_str(),
@@ -141,11 +142,11 @@ std::string other_machine(const Scheduled& other, const Scheduled& best, const L
 }
 
 // The soonest of the rows that cost less, if that deadline is later than the one asked for.
-std::string later_deadline(const std::vector<Scheduled>& all, const Scheduled& best,
-                           const LayoutQuestion& q) {
+std::string later_deadline(const std::vector<perf::Scheduled>& all, const perf::Scheduled& best,
+                           const perf::LayoutQuestion& q) {
   constexpr double kLess = 0.98, kDay = 86400;
-  const Scheduled* soonest = nullptr;
-  for (const Scheduled& s : all)
+  const perf::Scheduled* soonest = nullptr;
+  for (const perf::Scheduled& s : all)
     if (s.training.price.value > 0 && s.training.price.value < kLess * best.training.price.value &&
         s.training.days.upper * kDay > q.deadline_s &&
         (!soonest || s.training.days.upper < soonest->training.days.upper))
@@ -158,40 +159,41 @@ std::string later_deadline(const std::vector<Scheduled>& all, const Scheduled& b
 
 }  // namespace
 
-std::string answer_of(const Scheduled& s, const LayoutQuestion& q) {
+std::string answer_of(const perf::Scheduled& s, const perf::LayoutQuestion& q) {
   const std::string limits = q.deadline_s > 0 && q.budget > 0 ? "deadline and budget"
                              : q.deadline_s > 0               ? "the deadline"
                                                               : "the budget";
-  return (s.both() >= kSure ? "" : "No number of GPUs keeps " + limits + " 9 times in 10. The likeliest: ") +
+  return (s.both() >= perf::kSure ? ""
+                                  : "No number of GPUs keeps " + limits + " 9 times in 10. The likeliest: ") +
          row_text(s) + chances_text(s, q) + ".";
 }
 
-std::vector<std::string> changes_of(const std::vector<Scheduled>& all, const Scheduled& best,
-                                    const LayoutQuestion& q, const Limit& limit) {
+std::vector<std::string> changes_of(const std::vector<perf::Scheduled>& all, const perf::Scheduled& best,
+                                    const perf::LayoutQuestion& q, const perf::Limit& limit) {
   std::vector<std::string> out{"Its step is " + limit.text() + "."};
-  std::map<std::string, std::vector<Scheduled>> others;
-  for (const Scheduled& s : all)
+  std::map<std::string, std::vector<perf::Scheduled>> others;
+  for (const perf::Scheduled& s : all)
     if (s.choice.machine.name != best.choice.machine.name) others[s.choice.machine.name].push_back(s);
-  for (const auto& [name, rows] : others) out.push_back(other_machine(advised(rows), best, q));
+  for (const auto& [name, rows] : others) out.push_back(other_machine(perf::advised(rows), best, q));
   if (std::string later = q.deadline_s > 0 ? later_deadline(all, best, q) : ""; !later.empty())
     out.push_back(std::move(later));
   return out;
 }
 
-nlohmann::json json_of(const std::vector<Scheduled>& all) {
+nlohmann::json json_of(const std::vector<perf::Scheduled>& all) {
   nlohmann::json out = nlohmann::json::array();
-  const std::vector<Scheduled> worth = worth_it(all);
-  for (const Scheduled& s : all) {
+  const std::vector<perf::Scheduled> worth = perf::worth_it(all);
+  for (const perf::Scheduled& s : all) {
     nlohmann::json j = json_of(s.training);
     j["machine"] = s.choice.machine.name;
     j["gpus"] = s.choice.ranks();
     j["global_batch"] = s.choice.spec.train.global_batch;
-    j["layout"] = text_of(layout_of(s.choice.spec));
+    j["layout"] = perf::text_of(perf::layout_of(s.choice.spec));
     j["step_s"] = s.choice.step.value;
     j["chance_in_time"] = s.in_time;
     j["chance_in_budget"] = s.in_budget;
     j["chance_to_fit"] = s.choice.fits;
-    j["slower_and_dearer"] = std::none_of(worth.begin(), worth.end(), [&](const Scheduled& w) {
+    j["slower_and_dearer"] = std::none_of(worth.begin(), worth.end(), [&](const perf::Scheduled& w) {
       return w.choice.machine.name == s.choice.machine.name && w.choice.ranks() == s.choice.ranks();
     });
     out.push_back(std::move(j));
@@ -199,4 +201,4 @@ nlohmann::json json_of(const std::vector<Scheduled>& all) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -10,25 +10,25 @@
 #include "perfmodel/ask/choose/schedule.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
-std::string text_of(const Training& t, const Machine& m);
-nlohmann::json json_of(const Training& t);
+std::string text_of(const perf::Training& t, const perf::Machine& m);
+nlohmann::json json_of(const perf::Training& t);
 
 /// "820000 (620000 to 1090000)" as "0.82 M (0.62 to 1.09)".
 std::string with_interval_of_amount(const Known& k);
 /// "$0.82 M", "0.82 M EUR"
 std::string money(const Known& k, const std::string& currency);
 /// The rows in 100 columns.
-Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q);
+Table schedule_table(const std::vector<perf::Scheduled>& rows, const perf::LayoutQuestion& q);
 /// The same with energy, layouts and all digits.
-Table schedule_numbers(const std::vector<Scheduled>& rows);
+Table schedule_numbers(const std::vector<perf::Scheduled>& rows);
 /// One sentence: how many of what, days, price, chances; one before it says where no row keeps the limits.
-std::string answer_of(const Scheduled& advised, const LayoutQuestion& q);
+std::string answer_of(const perf::Scheduled& advised, const perf::LayoutQuestion& q);
 /// Changes that would change that answer, in sentences of at most 20 words: another machine, another
 /// deadline, what limits the step.
-std::vector<std::string> changes_of(const std::vector<Scheduled>& all, const Scheduled& advised,
-                                    const LayoutQuestion& q, const Limit& limit);
-nlohmann::json json_of(const std::vector<Scheduled>& all);
+std::vector<std::string> changes_of(const std::vector<perf::Scheduled>& all, const perf::Scheduled& advised,
+                                    const perf::LayoutQuestion& q, const perf::Limit& limit);
+nlohmann::json json_of(const std::vector<perf::Scheduled>& all);
 
-}  // namespace isobar
+}  // namespace isobar::report

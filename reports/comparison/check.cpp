@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 // Display order: problems first, then changes.
@@ -53,7 +53,7 @@ size_t CheckResult::count(const std::string& verdict) const {
 std::map<std::string, std::string> failed_of(const ReportData& d) {
   std::map<std::string, std::string> out;
   for (const ReportRun* r : d.failed())
-    out.emplace(experiment_id(*r), r->label + ": " + name_of(r->run.run_class));
+    out.emplace(experiment_id(*r), r->label + ": " + records::name_of(r->run.run_class));
   for (const ReportRun* r : d.ok()) out.erase(experiment_id(*r));  // another repetition finished
   return out;
 }
@@ -139,4 +139,4 @@ Table history_table(const Reference& reference, const std::vector<ReferenceRun>&
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -12,7 +12,7 @@
 #include "reports/reference.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct CheckedSpecification {
   Change change;        // only its label is set if the reference has no such specification
@@ -42,4 +42,4 @@ Table history_table(const Reference& reference, const std::vector<ReferenceRun>&
 std::vector<Figure> history_figures(const CheckResult& c, const Reference& reference,
                                     const std::vector<ReferenceRun>& runs);
 
-}  // namespace isobar
+}  // namespace isobar::report

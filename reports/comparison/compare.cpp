@@ -7,7 +7,7 @@
 #include "reports/comparison/statistics.h"
 #include "reports/style/units.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr double kLevel = 0.05;
@@ -135,7 +135,7 @@ std::string sentence_of(const Comparison& c) {
 }
 
 Measured measured(const ReportRun& r) {
-  const double error = step_error(r.run, r.statistic);
+  const double error = records::step_error(r.run, r.statistic);
   const Noise inside = noise_inside(r.run.measured_steps(), r.statistic);
   return {r.run.id, r.name, r.layout, std::log(r.measured()), {error * error, inside.df}};
 }
@@ -169,7 +169,7 @@ std::vector<Comparison> compare(const ReportData& d) {
   // A contended run counts where it has no other repetition.
   for (const bool marked : {false, true})
     for (const ReportRun* r : d.ok()) {
-      Repetitions& runs = sets[r->set][experiment_of(r->run.spec)];
+      Repetitions& runs = sets[r->set][records::experiment_of(r->run.spec)];
       if (r->run.contention.marked() == marked && !(marked && !runs.empty())) runs.push_back(measured(*r));
     }
   std::vector<Comparison> out;
@@ -186,4 +186,4 @@ std::vector<Comparison> compare(const ReportData& d) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -19,7 +19,7 @@
 #include "model/base/measurement.h"
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct Measured {  // the part of a run that a comparison reads
   std::string id, label, layout;
@@ -66,4 +66,4 @@ std::string sentence_of(const Comparison& c);
 Comparison compare(const BeforeAfter& groups);
 std::vector<Comparison> compare(const ReportData& d);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -14,13 +14,13 @@
 
 #include "reports/timeline.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct SideBySide {
   const ReportRun* run = nullptr;
-  int32_t step = 0;                 // the measured step
-  std::vector<StageProgram> ranks;  // plans of the traced ranks
-  std::vector<Timeline> measured;   // indexed as `ranks`; times from the earliest begin of the step
+  int32_t step = 0;                       // the measured step
+  std::vector<perf::StageProgram> ranks;  // plans of the traced ranks
+  std::vector<trace::Timeline> measured;  // indexed as `ranks`; times from the earliest begin of the step
   PredictedStep predicted;
   std::vector<int> stands_for;  // indexed as `ranks`: the rank that was replayed
 
@@ -30,6 +30,6 @@ struct SideBySide {
 
 /// Throws ConfigError if no run left a trace, no machine file predicts, or a trace has ops that the run's
 /// plan does not.
-SideBySide side_by_side(const ReportData& d, const std::function<Workspace(int threads)>& workspace);
+SideBySide side_by_side(const ReportData& d, const std::function<plan::Workspace(int threads)>& workspace);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 // Regularised incomplete beta function by its continued fraction (DLMF 8.17.22), evaluated by Lentz's method.
@@ -72,4 +72,4 @@ double variance_of(const std::vector<double>& v) {
   return sum / static_cast<double>(v.size() - 1);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-namespace isobar {
+namespace isobar::report {
 
 /// P(T <= t) of Student's distribution with `df` degrees of freedom.
 double student_cdf(double t, double df);
@@ -14,4 +14,4 @@ double median_of(std::vector<double> v);
 /// Sample variance (n - 1); 0 for fewer than two values.
 double variance_of(const std::vector<double>& v);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 
 #include "reports/style/units.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -60,10 +60,10 @@ std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const Re
 
 double capacity_of(const ReportData& d) {  // MB a rank
   if (!d.predictor) return 0;
-  const Machine& m = *d.predictor;
+  const perf::Machine& m = *d.predictor;
   int64_t ranks = 1;
   for (const ReportRun* r : d.ok()) ranks = std::max(ranks, r->run.ranks_on_host);
-  return memory_of_rank(m, ranks) * kMB;
+  return perf::memory_of_rank(m, ranks) * kMB;
 }
 
 // Effect of a setting on one run. `line` groups runs that agree in all other settings; `gain` and `predicted`
@@ -245,4 +245,4 @@ json fields_used(const ChartData& s, const json& spec) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -22,7 +22,7 @@
 
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct NamedField {
   std::string field, name;
@@ -49,4 +49,4 @@ nlohmann::json fields_used(const ChartData& s, const nlohmann::json& spec);
 /// Six significant digits, which exceeds the precision of any measurement here.
 nlohmann::json rounded(double value);
 
-}  // namespace isobar
+}  // namespace isobar::report

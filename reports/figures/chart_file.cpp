@@ -9,7 +9,7 @@
 #include "perfmodel/machine/shipped.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -79,7 +79,7 @@ class Filling {
 };
 
 std::string file_of_chart(const std::string& name) {
-  return shipped("reports/figures/specs/" + name + ".vl.json");
+  return perf::shipped("reports/figures/specs/" + name + ".vl.json");
 }
 
 json read_chart(const std::string& file) {
@@ -105,4 +105,4 @@ json chart_spec(const std::string& name, const Fills& fills) {
   return filled(whole, file, fills);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace isobar {
+namespace isobar::report {
 
 /// Values by name. kLeftOut leaves out the member or element that it stands for.
 using Fills = std::map<std::string, nlohmann::json>;
@@ -25,4 +25,4 @@ nlohmann::json chart_spec(const std::string& name, const Fills& fills);
 /// A chart whose names are not filled yet; `file` is for messages.
 nlohmann::json filled(const nlohmann::json& chart, const std::string& file, const Fills& fills);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -4,7 +4,7 @@
 
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 
 using nlohmann::json;
 
@@ -102,4 +102,4 @@ json self_contained(const Figure& f, const ChartData& s) {
   return spec;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

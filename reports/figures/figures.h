@@ -12,7 +12,7 @@
 #include "reports/figures/chart_data.h"
 #include "reports/figures/chart_file.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct Figure {
   std::string id;       // file name and anchor
@@ -61,4 +61,4 @@ size_t legend_columns(const std::vector<std::string>& names, size_t axis_letters
 /// Text as a string literal of a Vega expression.
 std::string literal(const std::string& s);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -6,7 +6,7 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -95,4 +95,4 @@ std::vector<Figure> comparison_figures(const ReportData& d) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

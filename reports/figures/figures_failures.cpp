@@ -4,17 +4,17 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 
 using nlohmann::json;
 
 std::vector<Figure> failure_figures(const ReportData& d) {
   json rows = json::array();
   for (const ReportRun* r : d.failed()) {
-    const bool ok = r->run.run_class == RunClass::ok;
+    const bool ok = r->run.run_class == records::RunClass::ok;
     rows.push_back({{"run", r->label},
                     {"layout", r->layout},
-                    {"class", ok ? "ok, untimed" : name_of(r->run.run_class)},
+                    {"class", ok ? "ok, untimed" : records::name_of(r->run.run_class)},
                     {"message", r->run.message},
                     {"id", r->run.id}});
   }
@@ -29,4 +29,4 @@ std::vector<Figure> failure_figures(const ReportData& d) {
                                    {"ticks", std::min(most, 8)}})}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -83,4 +83,4 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
            spec}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

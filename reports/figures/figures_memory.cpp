@@ -4,7 +4,7 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 
 using nlohmann::json;
 
@@ -48,4 +48,4 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
                                                                  {"capacity", s.capacity_mb}}))}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

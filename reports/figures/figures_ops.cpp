@@ -6,7 +6,7 @@
 #include "reports/style/palette.h"
 #include "reports/tables/report_tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -47,7 +47,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
           spec};
 }
 
-std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& lines, const Machine& m) {
+std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& lines, const perf::Machine& m) {
   const Roof roof = roof_of(r, m);
   if (!(roof.flops > 0 && roof.bytes > 0)) return {};
   json rows = json::array();
@@ -95,4 +95,4 @@ std::vector<Figure> op_figures(const ReportData& d) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,7 +5,7 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -72,4 +72,4 @@ std::vector<Figure> prediction_figures(const ReportData& d, const ChartData& s) 
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -4,7 +4,7 @@
 
 #include "reports/figures/figures.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -55,4 +55,4 @@ std::vector<Figure> setting_figures(const ReportData& d) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 #include "reports/style/palette.h"
 #include "reports/timeline.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -98,4 +98,4 @@ std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::strin
   return {drawn(all, run->label)};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

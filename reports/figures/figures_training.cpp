@@ -6,7 +6,7 @@
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -69,7 +69,7 @@ std::vector<Figure> training_figures(const ReportData& d) {
       loss.add(r, "training", steps[i].step, steps[i].loss);
       accuracy.add(r, "training", steps[i].step, steps[i].accuracy);
     }
-    for (const ValidRecord& v : r.run.valid) {
+    for (const records::ValidRecord& v : r.run.valid) {
       loss.add(r, "validation", v.step, v.loss);
       if (!v.rmse.empty()) rmse.add(r, "RMSE", v.step, v.rmse[0]);
       if (!v.persistence_rmse.empty()) rmse.add(r, "persistence", v.step, v.persistence_rmse[0]);
@@ -112,4 +112,4 @@ std::vector<Figure> training_figures(const ReportData& d) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

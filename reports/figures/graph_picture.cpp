@@ -10,7 +10,7 @@
 #include "reports/style/palette.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr double kWidth = 1200, kMargin = 12, kText = 22, kLegend = 72;
@@ -19,7 +19,7 @@ constexpr size_t kMostInside = 20000;  // more edges inside ranks would be a sol
 // Maps degrees to page coordinates (plate carree)
 class Page {
  public:
-  explicit Page(const std::vector<GraphPicture::Node>& nodes) {
+  explicit Page(const std::vector<nets::GraphPicture::Node>& nodes) {
     for (const auto& n : nodes) {
       west_ = std::min(west_, n.longitude), east_ = std::max(east_, n.longitude);
       south_ = std::min(south_, n.latitude), north_ = std::max(north_, n.latitude);
@@ -29,8 +29,10 @@ class Page {
     radius_ =
         std::clamp(0.35 * kWidth / std::sqrt(static_cast<double>(nodes.size()) * kWidth / height_), 0.5, 6.0);
   }
-  double x(const GraphPicture::Node& n) const { return kMargin + scale_ * (n.longitude - west_); }
-  double y(const GraphPicture::Node& n) const { return 3 * kText + kMargin + scale_ * (north_ - n.latitude); }
+  double x(const nets::GraphPicture::Node& n) const { return kMargin + scale_ * (n.longitude - west_); }
+  double y(const nets::GraphPicture::Node& n) const {
+    return 3 * kText + kMargin + scale_ * (north_ - n.latitude);
+  }
   double height() const { return height_ + 3 * kText; }
   double radius() const { return radius_; }
 
@@ -52,7 +54,7 @@ void put_text(std::string& svg, double y, const std::string& text) {
 
 }  // namespace
 
-std::string graph_svg(const GraphPicture& g, const std::string& title) {
+std::string graph_svg(const nets::GraphPicture& g, const std::string& title) {
   const Page page(g.nodes);
   int64_t ranks = 0;
   for (const auto& n : g.nodes) ranks = std::max(ranks, n.rank + 1);
@@ -110,4 +112,4 @@ std::string graph_svg(const GraphPicture& g, const std::string& title) {
   return svg + "</svg>\n";
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

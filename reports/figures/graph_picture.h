@@ -7,10 +7,10 @@
 
 #include "model/nets/graph/graph_cut.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Needs at least one node. Edges inside ranks are drawn only if few enough to see, and edges across 180 E
 /// are left out because a straight line would circle the earth; the caption says both.
-std::string graph_svg(const GraphPicture& graph, const std::string& title);
+std::string graph_svg(const nets::GraphPicture& graph, const std::string& title);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -6,7 +6,7 @@
 #include "perfmodel/step/reading.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 std::string threads_text(int64_t n) {
@@ -14,33 +14,34 @@ std::string threads_text(int64_t n) {
 }
 
 // Share of reading time that is decompression, by measured prices; "" if none was measured.
-std::string spent_on(const RunRecord& r, const Machine* predictor) {
-  if (!predictor || !predictor->coefficients[index_of(Coef::read_decode)].measured()) return "";
-  const Counts counts = count_read(r.spec, 1);
+std::string spent_on(const records::RunRecord& r, const perf::Machine* predictor) {
+  if (!predictor || !predictor->coefficients[perf::index_of(perf::Coef::read_decode)].measured()) return "";
+  const perf::Counts counts = perf::count_read(r.spec, 1);
   double all = 0;
-  for (size_t i = 0; i < kCoefs; ++i) all += counts[i] * predictor->coefficients[i].value;
-  const double decode = counts[index_of(Coef::read_decode)] * (*predictor)[Coef::read_decode].value;
+  for (size_t i = 0; i < perf::kCoefs; ++i) all += counts[i] * predictor->coefficients[i].value;
+  const double decode =
+      counts[perf::index_of(perf::Coef::read_decode)] * (*predictor)[perf::Coef::read_decode].value;
   if (!(decode > 0)) return "";
   return "; decompressing is " + significant(100 * decode / all, 2).text + " % of reading";
 }
 
 }  // namespace
 
-bool waits_for_data(const RunRecord& r) {
+bool waits_for_data(const records::RunRecord& r) {
   return r.step_s.median > 0 && r.data_wait_s > kWaitsForData * r.step_s.median;
 }
 
-std::string why_it_waits(const RunRecord& r, const Machine* predictor) {
+std::string why_it_waits(const records::RunRecord& r, const perf::Machine* predictor) {
   const double step = r.step_s.median, busy = std::max(step - r.data_wait_s, 1e-3 * step);
   const int64_t workers = r.spec.data.workers;
   if (workers == 0)
     return "the training thread reads its samples itself, which data.workers=1 and more would do beside it" +
            spent_on(r, predictor);
-  const Counts counts = count_read(r.spec, 1);
+  const perf::Counts counts = perf::count_read(r.spec, 1);
   double bytes = 0;
-  for (const Coef c :
-       {Coef::read_noise, Coef::read_hdf5, Coef::read_netcdf, Coef::read_zarr, Coef::read_table})
-    bytes += counts[index_of(c)];
+  for (const perf::Coef c : {perf::Coef::read_noise, perf::Coef::read_hdf5, perf::Coef::read_netcdf,
+                             perf::Coef::read_zarr, perf::Coef::read_table})
+    bytes += counts[perf::index_of(c)];
   const double rate =
       static_cast<double>(r.spec.train.global_batch) / static_cast<double>(r.spec.layout.dp) / step;
   std::string s = "the " + threads_text(workers) + " of a rank deliver " + significant(rate, 3).text +
@@ -59,4 +60,4 @@ std::string why_it_waits(const RunRecord& r, const Machine* predictor) {
   return s + spent_on(r, predictor);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -8,13 +8,13 @@
 #include "model/records/results.h"
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Share of a step above which a report mentions it
 constexpr double kWaitsForData = 0.02;
-bool waits_for_data(const RunRecord& r);
+bool waits_for_data(const records::RunRecord& r);
 
 /// For a run that waits for data. `predictor` supplies the prices that split reading time; null: no split.
-std::string why_it_waits(const RunRecord& r, const Machine* predictor);
+std::string why_it_waits(const records::RunRecord& r, const perf::Machine* predictor);
 
-}  // namespace isobar
+}  // namespace isobar::report

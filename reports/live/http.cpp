@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstdio>
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 std::optional<std::string> percent_decoded(std::string_view text) {
@@ -117,4 +117,4 @@ std::string percent_encoded(std::string_view text) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

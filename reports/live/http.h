@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace isobar {
+namespace isobar::report {
 
 struct HttpRequest {
   std::string method, path;                           // decoded: "/a b"
@@ -31,4 +31,4 @@ std::string head_of(const HttpAnswer& answer);
 /// For one part of a path: "a b" becomes "a%20b".
 std::string percent_encoded(std::string_view text);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -21,7 +21,7 @@
 #include "reports/style/terminal.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -256,4 +256,4 @@ void LiveServer::run(const std::function<bool()>& stop) {
   impl_->run(stop);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

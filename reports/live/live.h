@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-namespace isobar {
+namespace isobar::report {
 
 struct LiveOptions {
   int port = 0;                       // 0: any free port
@@ -40,4 +40,4 @@ class LiveServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -15,7 +15,7 @@
 #include "model/base/error.h"
 #include "reports/connections.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -97,4 +97,4 @@ void Loopback::run(const std::function<HttpAnswer(const HttpRequest&)>& answer,
       .serve(stop);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

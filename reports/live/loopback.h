@@ -14,7 +14,7 @@
 
 #include "reports/live/http.h"
 
-namespace isobar {
+namespace isobar::report {
 
 class Loopback {
  public:
@@ -41,4 +41,4 @@ class Loopback {
   int listener_ = -1, port_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -12,7 +12,7 @@
 #include "reports/report.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ void PageServer::run(const std::function<bool()>& stop) {
   impl_->run(stop);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

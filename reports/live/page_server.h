@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::report {
 
 struct Openable {
   std::filesystem::path page;   // an HTML file; files beside and below it are served too; "": none
@@ -49,4 +49,4 @@ class PageServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -12,7 +12,7 @@
 #include "reports/style/terminal.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -80,7 +80,7 @@ void SweepWatch::read_matrix() {
     if (!t.is_object()) continue;
     const std::string id = text_in(t, "id");
     if (id.empty()) continue;
-    require_trial_id(id, file.string());
+    records::require_trial_id(id, file.string());
     const auto [at, fresh] = index_.try_emplace(id, state_.trials.size());
     WatchedTrial& trial = fresh ? state_.trials.emplace_back() : state_.trials[at->second];
     trial.id = id;
@@ -121,9 +121,9 @@ void SweepWatch::read_trial(size_t index) {
     advise(t, results);
   }
   // The last line of a finished run holds all its ops, so it can be long.
-  for_each_from_end(results, t.final ? 1 << 20 : 1 << 14, [&t](const Record& r) {
-    const auto* end = std::get_if<EndRecord>(&r);
-    const auto* step = std::get_if<StepRecord>(&r);
+  records::for_each_from_end(results, t.final ? 1 << 20 : 1 << 14, [&t](const records::Record& r) {
+    const auto* end = std::get_if<records::EndRecord>(&r);
+    const auto* step = std::get_if<records::StepRecord>(&r);
     if (!t.final || end || t.samples_per_s == 0)
       t.samples_per_s = end ? end->samples_per_s.value_or(0) : step ? step->samples_per_s : 0;
     if (end) t.step_s = end->step_s.value_or(t.step_s);
@@ -140,10 +140,10 @@ void SweepWatch::read_trial(size_t index) {
 
 void SweepWatch::advise(WatchedTrial& t, const fs::path& results) {
   Advised& a = advised_[t.id];
-  a.read = for_each_new(results, a.read, [&](const Record& r) {
-    if (const auto* start = std::get_if<StartRecord>(&r)) a.advisor = advisor_of(*start);
-    if (const auto* step = std::get_if<StepRecord>(&r)) a.advisor.step(*step);
-    if (const auto* ranks = std::get_if<RanksRecord>(&r)) a.advisor.ranks(*ranks);
+  a.read = records::for_each_new(results, a.read, [&](const records::Record& r) {
+    if (const auto* start = std::get_if<records::StartRecord>(&r)) a.advisor = records::advisor_of(*start);
+    if (const auto* step = std::get_if<records::StepRecord>(&r)) a.advisor.step(*step);
+    if (const auto* ranks = std::get_if<records::RanksRecord>(&r)) a.advisor.ranks(*ranks);
   });
   t.advice = a.advisor.given().empty() ? "" : a.advisor.given().back();
 }
@@ -152,12 +152,12 @@ void SweepWatch::refresh() {
   read_matrix();
   for (size_t i = 0; i < state_.trials.size(); ++i)
     if (!state_.trials[i].final) read_trial(i);
-  std::vector<Signs> scatter;
+  std::vector<records::Signs> scatter;
   for (const WatchedTrial& t : state_.trials) {
     const bool timed = t.final && (t.state == "ok" || t.state == "noisy") && t.step_s.median > 0;
     scatter.push_back({t.ranks, timed ? t.step_s.spread() : -1});
   }
-  const std::vector<Contention> marks = contention_of(scatter);
+  const std::vector<records::Contention> marks = records::contention_of(scatter);
   for (size_t i = 0; i < marks.size(); ++i) state_.trials[i].contention = marks[i];
   state_.counts.clear();
   state_.done = 0;
@@ -241,4 +241,4 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -16,7 +16,7 @@
 #include "model/records/advice.h"
 #include "model/records/contention.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct WatchedTrial {
   std::string id, label;
@@ -27,7 +27,7 @@ struct WatchedTrial {
   int64_t step = 0, steps = 0;  // while running
   double samples_per_s = 0;     // last step's while running; by kStatistic of the steps when finished
   StepStats step_s;             // when finished
-  Contention contention;
+  records::Contention contention;
   double age_s = 0;  // since its result file last grew
   double wall_s = 0;
   std::string advice;  // the newest, while running
@@ -61,7 +61,7 @@ class SweepWatch {
   std::map<std::string, size_t> index_;
   struct Advised {
     int64_t read = 0;  // bytes
-    Advisor advisor{{}};
+    records::Advisor advisor{{}};
   };
   std::map<std::string, Advised> advised_;  // running trials
   std::vector<std::filesystem::file_time_type> status_time_;
@@ -75,4 +75,4 @@ struct FrameOptions {
 };
 std::string frame(const WatchState& s, const FrameOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::report

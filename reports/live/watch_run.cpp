@@ -11,7 +11,7 @@
 #include "reports/style/terminal.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr size_t kLately = 20;  // most recent steps that determine the pace
@@ -31,7 +31,7 @@ std::string word_in(const nlohmann::json& spec, const char* section, const char*
   return v != s->end() && v->is_string() ? v->get<std::string>() : "";
 }
 
-std::string subject(const StartRecord& s) {
+std::string subject(const records::StartRecord& s) {
   std::string text = word_in(s.spec, "net", "kind");
   if (s.parameters) text += ", " + integer(*s.parameters).text + " parameters";
   text += ", " + std::to_string(s.ranks) + (s.ranks == 1 ? " rank" : " ranks");
@@ -47,8 +47,8 @@ std::string subject(const StartRecord& s) {
 // "loss 0.123 (lowest 0.120 at step 90), validation 0.140 at step 80"
 std::string losses(const RunState& s) {
   std::string text;
-  const StepRecord* lowest = nullptr;
-  for (const StepRecord& r : s.steps)
+  const records::StepRecord* lowest = nullptr;
+  for (const records::StepRecord& r : s.steps)
     if (r.loss && std::isfinite(*r.loss) && (!lowest || *r.loss < *lowest->loss)) lowest = &r;
   if (!s.steps.empty() && s.steps.back().loss) text = "loss " + significant(*s.steps.back().loss, 4).text;
   if (lowest)
@@ -61,7 +61,7 @@ std::string losses(const RunState& s) {
 }
 
 std::string pace(const RunState& s) {
-  const StepRecord& last = s.steps.back();
+  const records::StepRecord& last = s.steps.back();
   std::string text = significant(1e3 * s.step_s(), 4).text + " ms a step";
   if (s.step_s() > 0 && last.seconds > 0)
     text += ", " + significant(last.samples_per_s * last.seconds / s.step_s(), 4).text + " samples/s";
@@ -72,7 +72,7 @@ std::string pace(const RunState& s) {
   return text;
 }
 
-std::string how_it_ended(const EndRecord& e) {
+std::string how_it_ended(const records::EndRecord& e) {
   if (!e.ok()) return "FAILED (" + e.failure.value_or("unknown") + "): " + e.message.value_or("");
   std::string text = "done";
   if (e.seconds) text += " in " + duration_words(*e.seconds);
@@ -105,33 +105,33 @@ RunWatch::RunWatch(const std::filesystem::path& dir) {
                       "name a run's directory (run.out), or the --results of an `isobar sweep`");
 }
 
-void RunWatch::take(const Record& r) {
-  if (const auto* start = std::get_if<StartRecord>(&r)) {
+void RunWatch::take(const records::Record& r) {
+  if (const auto* start = std::get_if<records::StartRecord>(&r)) {
     state_.start = *start;
-    state_.advisor = advisor_of(*start);
+    state_.advisor = records::advisor_of(*start);
     state_.end.reset();
     if (!start->resumed.value_or(false)) state_.steps.clear(), state_.valid.clear();
-  } else if (const auto* resume = std::get_if<ResumeRecord>(&r)) {
-    std::erase_if(state_.steps, [&](const StepRecord& s) { return s.step > resume->step; });
-    std::erase_if(state_.valid, [&](const ValidRecord& v) { return v.step > resume->step; });
-  } else if (const auto* step = std::get_if<StepRecord>(&r)) {
+  } else if (const auto* resume = std::get_if<records::ResumeRecord>(&r)) {
+    std::erase_if(state_.steps, [&](const records::StepRecord& s) { return s.step > resume->step; });
+    std::erase_if(state_.valid, [&](const records::ValidRecord& v) { return v.step > resume->step; });
+  } else if (const auto* step = std::get_if<records::StepRecord>(&r)) {
     state_.steps.push_back(*step);
     state_.advisor.step(*step);
-  } else if (const auto* valid = std::get_if<ValidRecord>(&r)) {
+  } else if (const auto* valid = std::get_if<records::ValidRecord>(&r)) {
     state_.valid.push_back(*valid);
-  } else if (const auto* ranks = std::get_if<RanksRecord>(&r)) {
+  } else if (const auto* ranks = std::get_if<records::RanksRecord>(&r)) {
     state_.ranks = *ranks;
     state_.advisor.ranks(*ranks);
-  } else if (const auto* checkpoint = std::get_if<CheckpointRecord>(&r)) {
+  } else if (const auto* checkpoint = std::get_if<records::CheckpointRecord>(&r)) {
     state_.checkpoint = *checkpoint;
-  } else if (const auto* end = std::get_if<EndRecord>(&r)) {
+  } else if (const auto* end = std::get_if<records::EndRecord>(&r)) {
     state_.end = *end;
   }
 }
 
 void RunWatch::refresh() {
   const std::filesystem::path file = state_.dir / "result.jsonl";
-  read_ = for_each_new(file, read_, [this](const Record& r) { take(r); });
+  read_ = records::for_each_new(file, read_, [this](const records::Record& r) { take(r); });
   std::error_code none;
   const auto grown = std::filesystem::last_write_time(file, none);
   const auto age = std::filesystem::file_time_type::clock::now() - grown;
@@ -167,9 +167,9 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   std::vector<std::string> lines = lines_of(s);
   for (std::string& line : lines) line = fitted(line, o.width);
   CurveLine train, valid{{}, true};
-  for (const StepRecord& r : s.steps)
+  for (const records::StepRecord& r : s.steps)
     if (r.loss) train.points.emplace_back(static_cast<double>(r.step), *r.loss);
-  for (const ValidRecord& v : s.valid)
+  for (const records::ValidRecord& v : s.valid)
     if (v.loss) valid.points.emplace_back(static_cast<double>(v.step), *v.loss);
   const size_t room = o.rows > lines.size() + 1 ? o.rows - lines.size() - 1 : 0;
   for (const std::string& l : curve({train, valid}, {.width = o.width, .height = std::min<size_t>(room, 14)}))
@@ -181,4 +181,4 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

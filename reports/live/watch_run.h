@@ -13,21 +13,21 @@
 #include "model/records/records.h"
 #include "reports/live/watch.h"
 
-namespace isobar {
+namespace isobar::report {
 
 struct RunState {
   std::filesystem::path dir;
-  std::optional<StartRecord> start;
-  std::vector<StepRecord> steps;  // in order; steps repeated after a resume count once
-  std::vector<ValidRecord> valid;
-  std::optional<RanksRecord> ranks;            // the last one
-  std::optional<CheckpointRecord> checkpoint;  // the last one
-  std::optional<EndRecord> end;
-  Advisor advisor{{}};     // what slows it, from these records
-  double age_s = 0;        // since its result file last grew
-  int64_t wanted() const;  // total steps; 0: not known
-  double step_s() const;   // median of the last steps; 0: none yet
-  double left_s() const;   // estimated seconds left; 0: not known
+  std::optional<records::StartRecord> start;
+  std::vector<records::StepRecord> steps;  // in order; steps repeated after a resume count once
+  std::vector<records::ValidRecord> valid;
+  std::optional<records::RanksRecord> ranks;            // the last one
+  std::optional<records::CheckpointRecord> checkpoint;  // the last one
+  std::optional<records::EndRecord> end;
+  records::Advisor advisor{{}};  // what slows it, from these records
+  double age_s = 0;              // since its result file last grew
+  int64_t wanted() const;        // total steps; 0: not known
+  double step_s() const;         // median of the last steps; 0: none yet
+  double left_s() const;         // estimated seconds left; 0: not known
 };
 
 class RunWatch {
@@ -38,7 +38,7 @@ class RunWatch {
   const RunState& state() const { return state_; }
 
  private:
-  void take(const Record& r);
+  void take(const records::Record& r);
 
   RunState state_;
   int64_t read_ = 0;  // bytes
@@ -49,4 +49,4 @@ std::vector<std::string> lines_of(const RunState& s);
 /// These, and a curve of losses.
 std::string frame(const RunState& s, const FrameOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 #include "reports/answers/training_text.h"
 #include "reports/plain_page.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -24,13 +24,13 @@ bool doubling(int64_t gpus, int64_t first) {
 
 // Rows to draw: not those that would take much longer than the deadline. Doublings have a label above, the
 // advised number one below; the others, between them, have none.
-json rows_of(const std::vector<Scheduled>& all, const LayoutQuestion& q, double unit) {
+json rows_of(const std::vector<perf::Scheduled>& all, const perf::LayoutQuestion& q, double unit) {
   constexpr double kFar = 8;
-  const Scheduled& best = advised(all);
+  const perf::Scheduled& best = perf::advised(all);
   json out = json::array();
   std::map<std::string, int64_t> first;  // by machine
-  for (const Scheduled& s : all) {
-    const Training& t = s.training;
+  for (const perf::Scheduled& s : all) {
+    const perf::Training& t = s.training;
     const std::string& machine = s.choice.machine.name;
     const int64_t gpus = first.emplace(machine, s.choice.ranks()).first->second;
     if (q.deadline_s > 0 && t.days.value * kDay > kFar * q.deadline_s && &s != &best) continue;
@@ -40,19 +40,19 @@ json rows_of(const std::vector<Scheduled>& all, const LayoutQuestion& q, double 
                    {"from", t.days.lower},
                    {"to", t.days.upper},
                    {"price", t.price.value / unit},
-                   {"kept", s.both() >= kSure ? kKept : kNotKept},
+                   {"kept", s.both() >= perf::kSure ? kKept : kNotKept},
                    {"label", &s == &best                        ? "below"
                              : doubling(s.choice.ranks(), gpus) ? "above"
                                                                 : "none"},
-                   {"layout", text_of(layout_of(s.choice.spec))}});
+                   {"layout", perf::text_of(perf::layout_of(s.choice.spec))}});
   }
   return out;
 }
 
-Figure days_against_money(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
+Figure days_against_money(const std::vector<perf::Scheduled>& all, const perf::LayoutQuestion& q) {
   const std::string currency = all.front().choice.machine.accelerator->currency;
   double most = 0;
-  for (const Scheduled& s : all) most = std::max(most, s.training.price.value);
+  for (const perf::Scheduled& s : all) most = std::max(most, s.training.price.value);
   const bool near = q.budget > 0 && q.budget < 2 * most;  // else the budget would flatten the curves
   if (near) most = std::max(most, q.budget);
   const double unit = most >= 1e5 ? 1e6 : 1e3;
@@ -79,7 +79,7 @@ Fact fact_of(const std::string& with_interval, const std::string& unit, const st
 }
 
 // "1 T tokens; deadline 45 days; budget 2 M USD"
-std::string asked(const LayoutQuestion& q, const std::string& currency) {
+std::string asked(const perf::LayoutQuestion& q, const std::string& currency) {
   const auto amount = [](double v) {
     return v >= 1e12  ? printed("%.4g T", v * 1e-12)
            : v >= 1e6 ? printed("%.4g M", v * 1e-6)
@@ -92,11 +92,11 @@ std::string asked(const LayoutQuestion& q, const std::string& currency) {
   return out;
 }
 
-std::vector<Fact> facts_of(const Scheduled& best) {
-  const Machine& m = best.choice.machine;
+std::vector<Fact> facts_of(const perf::Scheduled& best) {
+  const perf::Machine& m = best.choice.machine;
   std::vector<Fact> out = {{std::to_string(best.choice.ranks()) + " x " + m.name,
-                            best.both() >= kSure ? "the cheapest that keeps the limits 9 times in 10"
-                                                 : "the likeliest to keep the limits"},
+                            best.both() >= perf::kSure ? "the cheapest that keeps the limits 9 times in 10"
+                                                       : "the likeliest to keep the limits"},
                            fact_of(with_interval(best.training.days), " days", "of training")};
   if (best.training.price.value > 0) {
     Fact price = fact_of(with_interval_of_amount(best.training.price), "", "for the whole training");
@@ -109,12 +109,12 @@ std::vector<Fact> facts_of(const Scheduled& best) {
 }  // namespace
 
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
-                              const std::vector<Sentence>& sentences, const std::vector<Scheduled>& all,
-                              const LayoutQuestion& q, const std::vector<Table>& more) {
-  const std::vector<Scheduled> rows = worth_it(all);
-  const bool priced =
-      std::all_of(rows.begin(), rows.end(), [](const Scheduled& s) { return s.training.price.value > 0; });
-  const std::optional<Accelerator>& device = rows.front().choice.machine.accelerator;
+                              const std::vector<Sentence>& sentences, const std::vector<perf::Scheduled>& all,
+                              const perf::LayoutQuestion& q, const std::vector<Table>& more) {
+  const std::vector<perf::Scheduled> rows = perf::worth_it(all);
+  const bool priced = std::all_of(rows.begin(), rows.end(),
+                                  [](const perf::Scheduled& s) { return s.training.price.value > 0; });
+  const std::optional<perf::Accelerator>& device = rows.front().choice.machine.accelerator;
   const std::string currency = device ? device->currency : "";
   std::vector<Figure> figures;
   if (priced) figures.push_back(days_against_money(all, q));
@@ -124,9 +124,9 @@ std::string write_budget_page(const std::filesystem::path& out, const std::strin
   return write_plain_page(out,
                           {.title = title,
                            .subject = asked(q, currency),
-                           .facts = facts_of(advised(all)),
+                           .facts = facts_of(perf::advised(all)),
                            .sentences = sentences},
                           figures, tables);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

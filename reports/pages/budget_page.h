@@ -10,12 +10,12 @@
 #include "reports/story.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// `sentences`: the answer first; `more`: tables below. Returns why figures were not drawn and how to fix it;
 /// "" if all were.
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
-                              const std::vector<Sentence>& sentences, const std::vector<Scheduled>& all,
-                              const LayoutQuestion& q, const std::vector<Table>& more = {});
+                              const std::vector<Sentence>& sentences, const std::vector<perf::Scheduled>& all,
+                              const perf::LayoutQuestion& q, const std::vector<Table>& more = {});
 
-}  // namespace isobar
+}  // namespace isobar::report

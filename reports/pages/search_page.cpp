@@ -11,7 +11,7 @@
 #include "reports/answers/compared.h"
 #include "reports/plain_page.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -19,23 +19,24 @@ using nlohmann::json;
 constexpr size_t kAllAxes = 8000;  // more than the (dp, tp, cp, ep, pp) of any search
 
 struct Spot {
-  Layout layout;
+  perf::Layout layout;
   double seconds = 0, bytes = 0, fits = 1;
 };
 
 // The best of each (dp, tp, cp, ep, pp), as the requested engine runs them.
-std::vector<Spot> spots_of(const Chooser& chooser, const RunSpec& spec, int64_t gpus, LayoutQuestion q) {
+std::vector<Spot> spots_of(const perf::Chooser& chooser, const RunSpec& spec, int64_t gpus,
+                           perf::LayoutQuestion q) {
   q.top = kAllAxes;
   std::vector<Spot> out;
-  for (const LayoutChoice& c : chooser.best(spec, gpus, q))
-    out.push_back({layout_of(c.spec), c.step.value, c.memory.value, c.fits});
+  for (const perf::LayoutChoice& c : chooser.best(spec, gpus, q))
+    out.push_back({perf::layout_of(c.spec), c.step.value, c.memory.value, c.fits});
   return out;
 }
 
 json row_of(const Spot& s) {
   return {{"tp", s.layout.tp},           {"pp", s.layout.pp},       {"dp", s.layout.dp},
           {"cp", s.layout.cp},           {"ep", s.layout.ep},       {"step_s", s.seconds},
-          {"memory_gb", 1e-9 * s.bytes}, {"chance_to_fit", s.fits}, {"layout", text_of(s.layout)}};
+          {"memory_gb", 1e-9 * s.bytes}, {"chance_to_fit", s.fits}, {"layout", perf::text_of(s.layout)}};
 }
 
 Figure heat_map(const std::vector<Spot>& spots) {
@@ -75,9 +76,9 @@ Figure pareto(const std::vector<Spot>& spots) {
           chart_spec("pages/pareto", {{"rows", rows}})};
 }
 
-Figure scaling(const std::vector<LayoutChoice>& curve) {
+Figure scaling(const std::vector<perf::LayoutChoice>& curve) {
   json rows = json::array();
-  for (const LayoutChoice& c : curve) {
+  for (const perf::LayoutChoice& c : curve) {
     const Known rate = c.samples_per_s();
     const double ideal = curve.front().samples_per_s().value * static_cast<double>(c.ranks()) /
                          static_cast<double>(curve.front().ranks());
@@ -86,7 +87,7 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
                     {"lower", rate.lower},
                     {"upper", rate.upper},
                     {"ideal", ideal},
-                    {"layout", text_of(layout_of(c.spec))}});
+                    {"layout", perf::text_of(perf::layout_of(c.spec))}});
   }
   return {"scaling", "search", "Scaling at one global batch",
           "The best layout of each number of GPUs with its 80 % interval; dashed: what the first number "
@@ -103,18 +104,20 @@ Table spots_table(const std::vector<Spot>& spots) {
   for (const Spot& s : spots)
     t.rows.push_back({integer(s.layout.dp), integer(s.layout.tp), integer(s.layout.cp), integer(s.layout.ep),
                       integer(s.layout.pp), significant(s.seconds, 3), significant(1e-9 * s.bytes, 3),
-                      number(s.fits, 2), text(text_of(s.layout))});
+                      number(s.fits, 2), text(perf::text_of(s.layout))});
   return t;
 }
 
 // The layout, its speed, and the error to expect of both.
-std::vector<Fact> facts_of(const LayoutChoice& c) {
+std::vector<Fact> facts_of(const perf::LayoutChoice& c) {
   const Known rate = c.samples_per_s();
   const auto off = [&](double end) { return printed("%+.0f", 100 * (end / c.step.value - 1)); };
   return {
-      {text_of(layout_of(c.spec)), "best layout of " + std::to_string(c.ranks()) + " x " + c.machine.name},
-      {rounded(rate) + " samples/s", "80 % interval " + rounded(rate.lower, last_place(rate)) + " to " +
-                                         rounded(rate.upper, last_place(rate))},
+      {perf::text_of(perf::layout_of(c.spec)),
+       "best layout of " + std::to_string(c.ranks()) + " x " + c.machine.name},
+      {isobar::rounded(rate) + " samples/s", "80 % interval " +
+                                                 isobar::rounded(rate.lower, last_place(rate)) + " to " +
+                                                 isobar::rounded(rate.upper, last_place(rate))},
       {off(c.step.lower) + " to " + off(c.step.upper) + " %", "expected error of its step, 8 times in 10"}};
 }
 
@@ -130,8 +133,9 @@ std::string name_of_file(const RunSpec& spec) {
   return std::filesystem::path(spec.file).stem().string();
 }
 
-std::string write_search_page(const std::filesystem::path& out, const Chooser& chooser, const RunSpec& spec,
-                              const LayoutQuestion& q, std::vector<NoAnswer>& none) {
+std::string write_search_page(const std::filesystem::path& out, const perf::Chooser& chooser,
+                              const RunSpec& spec, const perf::LayoutQuestion& q,
+                              std::vector<perf::NoAnswer>& none) {
   const int64_t gpus = q.gpus.front();
   const std::vector<Spot> spots = spots_of(chooser, spec, gpus, q);
   std::vector<int64_t> numbers = q.gpus;
@@ -140,16 +144,16 @@ std::string write_search_page(const std::filesystem::path& out, const Chooser& c
       if (n > 0) numbers.push_back(n);
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  std::vector<LayoutChoice> curve;
-  LayoutQuestion one = q;
+  std::vector<perf::LayoutChoice> curve;
+  perf::LayoutQuestion one = q;
   one.top = 1;
   for (const int64_t n : numbers) try {
       curve.push_back(chooser.best(spec, n, one).front());
     } catch (const ConfigError& e) {  // missing on the page
-      none.push_back(no_answer(chooser.machine().name, n, e));
+      none.push_back(perf::no_answer(chooser.machine().name, n, e));
     }
-  std::vector<ComparedRow> rows;
-  for (const LayoutChoice& c : curve) rows.push_back({c.machine.name, c});
+  std::vector<perf::ComparedRow> rows;
+  for (const perf::LayoutChoice& c : curve) rows.push_back({c.machine.name, c});
   json data = {{"machine", chooser.machine().name}, {"gpus", gpus}, {"given", q.keep.text()}};
   for (const Spot& s : spots) data["layouts"].push_back(row_of(s));
   data["scaling"] = to_json(compared_numbers(rows));
@@ -157,7 +161,7 @@ std::string write_search_page(const std::filesystem::path& out, const Chooser& c
   table.id = "scaling", table.title = "Numbers of GPUs";
   std::vector<Figure> figures = {heat_map(spots), pareto(spots), scaling(curve)};
   for (Figure& f : figures) f.shown = true;
-  const LayoutChoice best = chooser.best(spec, gpus, one).front();
+  const perf::LayoutChoice best = chooser.best(spec, gpus, one).front();
   return finish(out,
                 {.title = name_of_file(spec) + " on " + std::to_string(gpus) + " x " + chooser.machine().name,
                  .facts = facts_of(best),
@@ -166,15 +170,15 @@ std::string write_search_page(const std::filesystem::path& out, const Chooser& c
 }
 
 std::string write_machines_page(const std::filesystem::path& out, const std::string& title,
-                                const std::vector<ComparedRow>& rows) {
+                                const std::vector<perf::ComparedRow>& rows) {
   json bars = json::array();
-  for (const ComparedRow& r : rows) {
+  for (const perf::ComparedRow& r : rows) {
     const Known rate = r.choice.samples_per_s();
     bars.push_back({{"machine", r.name + ", " + std::to_string(r.choice.ranks())},
                     {"rate", rate.value},
                     {"lower", rate.lower},
                     {"upper", rate.upper},
-                    {"layout", text_of(layout_of(r.choice.spec))}});
+                    {"layout", perf::text_of(perf::layout_of(r.choice.spec))}});
   }
   const Figure figure{"machines", "machines", "Machines side by side",
                       "Samples a second of the best layout, or of the one given, with its 80 % interval.",
@@ -189,4 +193,4 @@ std::string write_machines_page(const std::filesystem::path& out, const std::str
                 to_json(numbers));
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -11,7 +11,7 @@
 #include "reports/plain_page.h"
 #include "reports/style/palette.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -19,23 +19,23 @@ using nlohmann::json;
 constexpr size_t kDrawn = 12;  // channels that get figures
 constexpr size_t kDates = 5;
 
-std::string with_units(const std::string& what, const NetChannel& c) {
+std::string with_units(const std::string& what, const inference::NetChannel& c) {
   return c.units.empty() ? what : what + ", " + c.units;
 }
 
-bool hours_known(const Verification& v) {
+bool hours_known(const skill::Verification& v) {
   return !v.lead_hours.empty() && std::isfinite(v.lead_hours[0]);
 }
 
-double lead_of(const Verification& v, size_t k) {
+double lead_of(const skill::Verification& v, size_t k) {
   return hours_known(v) ? v.lead_hours[k] : static_cast<double>(k + 1);
 }
 
-std::string lead_title(const Verification& v) {
+std::string lead_title(const skill::Verification& v) {
   return hours_known(v) ? "lead time, hours" : "lead time, steps";
 }
 
-std::string text_of_lead(const Verification& v, size_t k) {
+std::string text_of_lead(const skill::Verification& v, size_t k) {
   char s[32];
   std::snprintf(s, sizeof s, hours_known(v) ? "%g h" : "step %g", lead_of(v, k));
   return s;
@@ -45,10 +45,11 @@ const std::map<std::string, const char*> kColours = {
     {"net", palette::kPredicted}, {"persistence", palette::kFitted}, {"climatology", "#0072B2"}};
 
 // One score of the three forecasts by lead time
-Figure against_lead(const Verification& v, size_t channel, const char* id, const std::string& title,
-                    const std::string& caption, const std::string& y_title, double SkillScore::*which) {
+Figure against_lead(const skill::Verification& v, size_t channel, const char* id, const std::string& title,
+                    const std::string& caption, const std::string& y_title,
+                    double skill::SkillScore::*which) {
   json rows = json::array(), names = json::array(), colours = json::array();
-  const auto add = [&](const char* name, const Skill& s) {
+  const auto add = [&](const char* name, const skill::Skill& s) {
     const size_t before = rows.size();
     for (size_t k = 0; k < v.lead_hours.size(); ++k) {
       const double value = s.of(static_cast<int64_t>(k), static_cast<int64_t>(channel)).*which;
@@ -70,9 +71,9 @@ Figure against_lead(const Verification& v, size_t channel, const char* id, const
   return {id + std::to_string(channel), "skill", title + " of " + v.channels[channel].name, caption, spec};
 }
 
-Figure error_map(const Verification& v, size_t channel) {
+Figure error_map(const skill::Verification& v, size_t channel) {
   json rows = json::array();
-  const ErrorMap& m = v.map;
+  const skill::ErrorMap& m = v.map;
   for (int64_t y = 0; y < m.rows(); ++y)
     for (int64_t x = 0; x < m.columns(); ++x)
       if (const double rmse = m.rmse(channel, y * m.columns() + x); std::isfinite(rmse))
@@ -97,9 +98,9 @@ Figure error_map(const Verification& v, size_t channel) {
           spec};
 }
 
-Figure spectra(const Verification& v, size_t channel) {
+Figure spectra(const skill::Verification& v, size_t channel) {
   json rows = json::array();
-  const auto add = [&](const std::string& name, const ZonalSpectrum& s) {
+  const auto add = [&](const std::string& name, const skill::ZonalSpectrum& s) {
     const std::vector<double> power = s.power(static_cast<int64_t>(channel));
     for (size_t k = 1; k < power.size(); ++k)
       if (power[k] > 0) rows.push_back({{"field", name}, {"wavenumber", k}, {"power", power[k]}});
@@ -120,13 +121,13 @@ Figure spectra(const Verification& v, size_t channel) {
           spec};
 }
 
-Figure by_date(const Verification& v) {
+Figure by_date(const skill::Verification& v) {
   json rows = json::array();
   for (size_t i = 0; i < v.cases.size(); ++i) {
     const bool dated = std::isfinite(v.cases[i].hours);
     rows.push_back({{"sample", i},
                     {"error", v.cases[i].error},
-                    {"date", dated ? json(iso_of(3600 * v.cases[i].hours)) : json()}});
+                    {"date", dated ? json(data::iso_of(3600 * v.cases[i].hours)) : json()}});
   }
   const bool dated = !rows.empty() && rows[0]["date"].is_string();
   json spec = chart_spec("pages/error-by-date", {{"rows", rows},
@@ -145,13 +146,13 @@ Cell whole(double x) {  // 6, 7.5
 }
 
 std::string dated(double hours, size_t sample) {
-  return std::isfinite(hours) ? iso_of(3600 * hours) : "sample " + std::to_string(sample);
+  return std::isfinite(hours) ? data::iso_of(3600 * hours) : "sample " + std::to_string(sample);
 }
 
-json json_of(const SkillScore& s) {  // NaN and infinities become null
+json json_of(const skill::SkillScore& s) {  // NaN and infinities become null
   json out{
       {"rmse", s.rmse}, {"mae", s.mae}, {"bias", s.bias}, {"correlation", s.correlation}, {"acc", s.acc}};
-  for (const ClassScore& c : s.classes)
+  for (const skill::ClassScore& c : s.classes)
     out["classes"].push_back(
         {{"from", c.from}, {"to", c.to}, {"share", c.share}, {"rmse", c.rmse}, {"csi", c.csi}});
   return out;
@@ -159,7 +160,7 @@ json json_of(const SkillScore& s) {  // NaN and infinities become null
 
 }  // namespace
 
-Table skill_table(const Verification& v) {
+Table skill_table(const skill::Verification& v) {
   Table t{.id = "skill", .title = "Skill by lead time"};
   t.columns = {number_column("lead", hours_known(v) ? "h" : "steps"), text_column("target")};
   for (const char* name : {"rmse", "mae", "bias", "correlation", "acc"})
@@ -170,8 +171,8 @@ Table skill_table(const Verification& v) {
   for (size_t k = 0; k < v.lead_hours.size(); ++k)
     for (size_t c = 0; c < v.channels.size(); ++c) {
       const auto lead = static_cast<int64_t>(k), channel = static_cast<int64_t>(c);
-      const SkillScore net = v.net.of(lead, channel), same = v.persistence.of(lead, channel),
-                       usual = v.climatology.of(lead, channel);
+      const skill::SkillScore net = v.net.of(lead, channel), same = v.persistence.of(lead, channel),
+                              usual = v.climatology.of(lead, channel);
       std::vector<Cell> row = {whole(lead_of(v, k)),    text(v.channels[c].name), significant(net.rmse, 4),
                                significant(net.mae, 4), significant(net.bias, 3), number(net.correlation, 4),
                                number(net.acc, 4)};
@@ -182,7 +183,7 @@ Table skill_table(const Verification& v) {
   return t;
 }
 
-Table class_table(const Verification& v) {
+Table class_table(const skill::Verification& v) {
   Table t{.id = "classes", .title = "Skill by class of the truth"};
   t.columns = {number_column("lead", hours_known(v) ? "h" : "steps"),
                text_column("target"),
@@ -196,9 +197,9 @@ Table class_table(const Verification& v) {
   for (size_t k = 0; k < v.lead_hours.size(); ++k)
     for (size_t c = 0; c < v.channels.size(); ++c) {
       const auto lead = static_cast<int64_t>(k), channel = static_cast<int64_t>(c);
-      const SkillScore net = v.net.of(lead, channel), same = v.persistence.of(lead, channel);
+      const skill::SkillScore net = v.net.of(lead, channel), same = v.persistence.of(lead, channel);
       for (size_t i = 0; i < net.classes.size(); ++i) {
-        const ClassScore &own = net.classes[i], &theirs = same.classes[i];
+        const skill::ClassScore &own = net.classes[i], &theirs = same.classes[i];
         const std::string from = whole(own.from).text, to = whole(own.to).text;
         const bool last = i + 1 == net.classes.size();
         t.rows.push_back({whole(lead_of(v, k)), text(v.channels[c].name),
@@ -213,7 +214,7 @@ Table class_table(const Verification& v) {
   return t;
 }
 
-Table cases_table(const Verification& v, size_t of_each) {
+Table cases_table(const skill::Verification& v, size_t of_each) {
   std::vector<size_t> order(v.cases.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -225,13 +226,13 @@ Table cases_table(const Verification& v, size_t of_each) {
   const size_t n = std::min(of_each, order.size() / 2);
   for (size_t i = 0; i < order.size(); ++i) {
     if (i >= n && i + n < order.size()) continue;
-    const Verification::Case& c = v.cases[order[i]];
+    const skill::Verification::Case& c = v.cases[order[i]];
     t.rows.push_back({text(dated(c.hours, order[i])), number(c.error, 4), text(i < n ? "best" : "worst")});
   }
   return t;
 }
 
-std::string write_verify_page(const std::filesystem::path& out, const Verification& v) {
+std::string write_verify_page(const std::filesystem::path& out, const skill::Verification& v) {
   std::vector<Figure> figures;
   const auto keep = [&](Figure f) {
     if (!f.id.empty()) figures.push_back(std::move(f));
@@ -239,11 +240,11 @@ std::string write_verify_page(const std::filesystem::path& out, const Verificati
   const size_t drawn = std::min(kDrawn, v.channels.size());
   for (size_t c = 0; c < drawn; ++c) {
     keep(against_lead(v, c, "rmse", "RMSE", "Weighted by area, mean over samples; lower is better.",
-                      with_units("RMSE", v.channels[c]), &SkillScore::rmse));
+                      with_units("RMSE", v.channels[c]), &skill::SkillScore::rmse));
     keep(
         against_lead(v, c, "acc", "Anomaly correlation",
                      "With the anomalies from the climatology; 1 is perfect, above 0.6 is held to be useful.",
-                     "ACC", &SkillScore::acc));
+                     "ACC", &skill::SkillScore::acc));
     keep(error_map(v, c));
     keep(spectra(v, c));
   }
@@ -258,7 +259,7 @@ std::string write_verify_page(const std::filesystem::path& out, const Verificati
   return write_plain_page(out, {.title = "Skill of " + v.checkpoint}, figures, tables);
 }
 
-json json_of(const Verification& v) {
+json json_of(const skill::Verification& v) {
   json leads = json::array(), cases = json::array();
   for (size_t k = 0; k < v.lead_hours.size(); ++k) {
     json targets = json::array();
@@ -273,8 +274,8 @@ json json_of(const Verification& v) {
     }
     leads.push_back({{"step", k + 1}, {"hours", v.lead_hours[k]}, {"targets", targets}});
   }
-  for (const Verification::Case& c : v.cases)
-    cases.push_back({{"from", std::isfinite(c.hours) ? json(iso_of(3600 * c.hours)) : json()},
+  for (const skill::Verification::Case& c : v.cases)
+    cases.push_back({{"from", std::isfinite(c.hours) ? json(data::iso_of(3600 * c.hours)) : json()},
                      {"rmse_normalised", c.error}});
   return {{"checkpoint", v.checkpoint},
           {"data", v.of_data},
@@ -284,4 +285,4 @@ json json_of(const Verification& v) {
           {"cases", cases}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

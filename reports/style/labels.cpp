@@ -6,7 +6,7 @@
 #include "model/records/naming.h"
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 bool number_of(const std::string& s, double* value) {
@@ -40,8 +40,8 @@ void find_facets(ReportData& d) {
                                                      {"train.global_batch", "global batch"}};
   for (const std::string& key : d.varied) {
     const auto title = titles.find(key);
-    if (!is_layout_key(key))
-      add(key, title == titles.end() ? last_word(key) : title->second,
+    if (!records::is_layout_key(key))
+      add(key, title == titles.end() ? records::last_word(key) : title->second,
           [&](const ReportRun& r) { return facet_value(r, key); });
   }
 }
@@ -57,14 +57,14 @@ std::string facet_value(const ReportRun& r, const std::string& key) {
 }
 
 void name_runs(ReportData& d) {
-  std::vector<Nameable> all;
+  std::vector<records::Nameable> all;
   for (const ReportRun& r : d.runs)
     all.push_back({.spec = &r.run.spec,
                    .axes = &r.run.axes,
                    .repetition = r.run.repetition,
                    .again = !r.run.repeats.empty(),
                    .set = d.sets.size() > 1 ? r.set : ""});
-  Names names = name_by_difference(all);
+  records::Names names = records::name_by_difference(all);
   d.varied = names.varied;
   for (size_t i = 0; i < d.runs.size(); ++i) {
     ReportRun& r = d.runs[i];
@@ -78,4 +78,4 @@ void name_runs(ReportData& d) {
   find_facets(d);
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 
 #include "model/plan/ops/op_table.h"
 
-namespace isobar::palette {
+namespace isobar::report::palette {
 namespace {
 
 using nlohmann::json;
@@ -124,28 +124,28 @@ std::vector<std::string> names() {
 }
 
 std::string class_of_op(const std::string& kind, const std::string& lane) {
-  const auto op = op_named(kind);
-  if (lane == "data" || op == OpKind::fetch) return "data";
+  const auto op = plan::op_named(kind);
+  if (lane == "data" || op == plan::OpKind::fetch) return "data";
   if (!op) return "other";
-  switch (info_of(*op).price) {
-    case PriceClass::product:
+  switch (plan::info_of(*op).price) {
+    case plan::PriceClass::product:
       return "matrix products";
-    case PriceClass::attention:
-    case PriceClass::attention_backward:
+    case plan::PriceClass::attention:
+    case plan::PriceClass::attention_backward:
       return "attention";
-    case PriceClass::norm:
+    case plan::PriceClass::norm:
       return "norms";
-    case PriceClass::activation:
+    case plan::PriceClass::activation:
       return "activations";
-    case PriceClass::reduction:
+    case plan::PriceClass::reduction:
       return "reductions";
-    case PriceClass::copy:
+    case plan::PriceClass::copy:
       return "copies";
-    case PriceClass::loss:
+    case plan::PriceClass::loss:
       return "loss";
-    case PriceClass::optimizer:
+    case plan::PriceClass::optimizer:
       return "optimizer";
-    case PriceClass::transfer:
+    case plan::PriceClass::transfer:
       return "communication";
   }
   return "other";
@@ -207,4 +207,4 @@ json run_scale(const std::vector<std::string>& labels) {
   return scale(labels, [](size_t i) { return kQualitative[i % kQualitative.size()]; });
 }
 
-}  // namespace isobar::palette
+}  // namespace isobar::report::palette

@@ -11,7 +11,7 @@
 
 #include "reports/data.h"
 
-namespace isobar::palette {
+namespace isobar::report::palette {
 
 inline constexpr const char *kInk = "#1b1c1d", *kPaper = "#fffffe", *kGrid = "#e6e6e5", *kMuted = "#6e7072";
 inline constexpr const char* kMeasured = kInk;
@@ -41,4 +41,4 @@ nlohmann::json precision_shapes(const ReportData& d);
 /// Colours for figures with one curve a run.
 nlohmann::json run_scale(const std::vector<std::string>& labels);
 
-}  // namespace isobar::palette
+}  // namespace isobar::report::palette

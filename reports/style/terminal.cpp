@@ -7,7 +7,7 @@
 
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 bool continues(char c) {  // UTF-8 continuation byte
@@ -104,4 +104,4 @@ std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveO
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::report {
 
 /// "42 s", "7 min", "3 h 05 min".
 std::string duration_words(double s);
@@ -27,4 +27,4 @@ struct CurveOptions {
 /// 20. Values that are not finite are skipped; empty if none is left.
 std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::report

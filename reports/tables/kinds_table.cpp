@@ -5,7 +5,7 @@
 #include "reports/style/units.h"
 #include "reports/tables/report_tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 struct Kind {
@@ -25,7 +25,7 @@ Table kinds_table(const ReportData& d, const ReportRun& r) {
            number_column("lost", "ms"), number_column("lost", "% of step")},
           {},
           {}};
-  if (!d.predictor || device_of(*d.predictor) != Device::accelerator) return t;
+  if (!d.predictor || perf::device_of(*d.predictor) != perf::Device::accelerator) return t;
   const Roof roof = roof_of(r, *d.predictor);
   std::map<std::string, Kind> kinds;
   for (const OpLine& l : op_lines(d, r, false)) {
@@ -61,4 +61,4 @@ Table kinds_table(const ReportData& d, const ReportRun& r) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

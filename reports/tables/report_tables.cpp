@@ -7,7 +7,7 @@
 
 #include "reports/style/units.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 double or_nan(bool known, double v) {
@@ -147,11 +147,12 @@ Table training_table(const ReportData& d) {
           {},
           {}};
   for (const ReportRun& r : d.runs)
-    for (const ValidRecord& v : r.run.valid) {
+    for (const records::ValidRecord& v : r.run.valid) {
       const double rmse = v.rmse.empty() ? kNaN : v.rmse[0];
       const double persistence = v.persistence_rmse.empty() ? kNaN : v.persistence_rmse[0];
-      t.rows.push_back({text(r.label), integer(v.step), significant(or_nan(v.loss), 4), significant(rmse, 4),
-                        significant(persistence, 4), number(100 * rmse / persistence, 1)});
+      t.rows.push_back({text(r.label), integer(v.step), significant(records::or_nan(v.loss), 4),
+                        significant(rmse, 4), significant(persistence, 4),
+                        number(100 * rmse / persistence, 1)});
     }
   return t;
 }
@@ -164,8 +165,8 @@ Table failed_table(const ReportData& d) {
           {},
           {}};
   for (const ReportRun* r : d.failed()) {
-    const bool ok = r->run.run_class == RunClass::ok;
-    t.rows.push_back({text(r->label), text(ok ? "ok, untimed" : name_of(r->run.run_class)),
+    const bool ok = r->run.run_class == records::RunClass::ok;
+    t.rows.push_back({text(r->label), text(ok ? "ok, untimed" : records::name_of(r->run.run_class)),
                       number(or_nan(r->run.wall_s > 0, r->run.wall_s), 1),
                       text(ok ? "no step was left after warm-up" : r->run.message), text(r->run.id)});
   }
@@ -259,11 +260,11 @@ double Roof::seconds(double work_flops, double work_bytes) const {
   return std::max(flops > 0 ? work_flops / flops : 0, bytes > 0 ? work_bytes / bytes : 0);
 }
 
-Roof roof_of(const ReportRun& r, const Machine& m) {
-  const Conditions where = conditions_of(r.run.spec, m, options_of(r).host);
-  const double sharing =
-      device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // cores share memory
-  return {peak_flops(m, where, peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};
+Roof roof_of(const ReportRun& r, const perf::Machine& m) {
+  const perf::Conditions where = perf::conditions_of(r.run.spec, m, options_of(r).host);
+  const double sharing = perf::device_of(m) == perf::Device::cores ? static_cast<double>(where.ranks_on_host)
+                                                                   : 1;  // cores share memory
+  return {perf::peak_flops(m, where, perf::peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};
 }
 
 Reached reached_by(const ReportRun& r, const ReportData& d) {
@@ -278,11 +279,11 @@ std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool group
   // Op times may exclude warm-up steps. The number of timed steps is the count of an op that runs once a
   // step.
   int64_t steps = 0;
-  for (const OpRecord& o : r.run.ops)
+  for (const records::OpRecord& o : r.run.ops)
     if (o.kind == "adam" && o.count > 0) steps = steps == 0 ? o.count : std::min(steps, o.count);
   if (steps == 0) steps = static_cast<int64_t>(r.run.steps.size());
   std::map<std::string, OpLine> lines;
-  for (const OpRecord& o : r.run.ops) {
+  for (const records::OpRecord& o : r.run.ops) {
     if (o.count <= 0) continue;
     const std::string path = grouped ? o.path_in_kind() : o.path;
     OpLine& line = lines[path];
@@ -349,4 +350,4 @@ Table ops_table(const ReportData& d, const ReportRun& r, bool grouped) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,7 +7,7 @@
 #include "reports/figures/chart_data.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::report {
 
 Table runs_table(const ReportData& d);   // measured beside predicted, fastest first
 Table score_table(const ReportData& d);  // errors of predictions, fitted and held-out runs apart
@@ -37,7 +37,7 @@ struct Roof {
   /// Least seconds that this work takes.
   double seconds(double work_flops, double work_bytes) const;
 };
-Roof roof_of(const ReportRun& r, const Machine& m);
+Roof roof_of(const ReportRun& r, const perf::Machine& m);
 /// A rank's model FLOP/s as measured, and their share of its peak. NaN: not known.
 struct Reached {
   double model_flops = 0, mfu = 0;
@@ -54,4 +54,4 @@ struct OpLine {
 };
 std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 #include "reports/style/units.h"
 #include "reports/tables/report_tables.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -53,7 +53,7 @@ ordered_json run_rows(const ReportData& d) {
     row["layout"] = r.layout;
     if (r.run.provenance.is_object() && r.run.provenance.contains("about"))
       for (const auto& [key, value] : r.run.provenance["about"].items()) row["about_" + key] = value;
-    const bool timed = r.run.run_class == RunClass::ok && r.measured() > 0;
+    const bool timed = r.run.run_class == records::RunClass::ok && r.measured() > 0;
     row["statistic"] = name_of(d.statistic);
     row["measured_s"] = timed ? json(r.measured()) : json();
     row["measured_lo_s"] = timed ? finite_or_null(r.measured_lower()) : json();
@@ -70,7 +70,7 @@ ordered_json run_rows(const ReportData& d) {
       row["in_fit"] = p->in_fit;
       if (p->memory_total > 0) row["predicted_memory_bytes"] = p->memory_total;
     }
-    for (const RunColumn& c : run_columns(r.run))
+    for (const records::RunColumn& c : records::run_columns(r.run))
       if (c.name != "id") row[c.name] = c.value;
     rows.push_back(std::move(row));
   }
@@ -103,4 +103,4 @@ std::string json_lines_of(const ordered_json& rows) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

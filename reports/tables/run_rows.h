@@ -9,7 +9,7 @@
 
 #include "reports/data.h"
 
-namespace isobar {
+namespace isobar::report {
 
 /// Objects with keys in column order; missing values are absent.
 nlohmann::ordered_json run_rows(const ReportData& d);
@@ -18,4 +18,4 @@ std::string csv_of(const nlohmann::ordered_json& rows);
 /// One object a line with all columns; absent values are null.
 std::string json_lines_of(const nlohmann::ordered_json& rows);
 
-}  // namespace isobar
+}  // namespace isobar::report

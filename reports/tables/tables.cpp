@@ -7,7 +7,7 @@
 
 #include "model/base/text/csv.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr const char* kUnknown = "\u2013";
@@ -208,4 +208,4 @@ std::string script_json(const nlohmann::json& j) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::report

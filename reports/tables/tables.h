@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::report {
 
 struct Column {
   std::string name, unit;  // unit "": none
@@ -54,4 +54,4 @@ std::string script_json(const nlohmann::json& j);
 /// One printable line: control characters, which a terminal could interpret, become '?'.
 std::string printable(const std::string& s);
 
-}  // namespace isobar
+}  // namespace isobar::report

@@ -46,9 +46,9 @@ Numbers losses_of(const Rows& s, const Numbers& logits, const Operand& labels) {
 
 }  // namespace
 
-void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  if (kind != OpKind::cross_entropy_max && kind != OpKind::cross_entropy_sums &&
-      kind != OpKind::cross_entropy)
+void add_class_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind != plan::OpKind::cross_entropy_max && kind != plan::OpKind::cross_entropy_sums &&
+      kind != plan::OpKind::cross_entropy)
     return;
   for (const DType act : kActs)
     for (const Rows& s :
@@ -58,25 +58,25 @@ void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
       Operand labels{.type = whole ? DType::i32 : DType::f32, .before = {}};
       for (int64_t r = 0; r < s.rows; ++r)
         labels.before.push_back(static_cast<double>(random.integer(0, s.column0 + s.classes() - 1)));
-      const CrossEntropyAttrs a{.rows = s.rows,
-                                .cols = s.cols,
-                                .weight = 0.25f,
-                                .column0 = s.column0,
-                                .padding = s.padding,
-                                .tokens = s.padding > 0 ? 2 : 1};
+      const plan::CrossEntropyAttrs a{.rows = s.rows,
+                                      .cols = s.cols,
+                                      .weight = 0.25f,
+                                      .column0 = s.column0,
+                                      .padding = s.padding,
+                                      .tokens = s.padding > 0 ? 2 : 1};
       const Numbers largest = largest_of(s, logits.before), sums = sums_of(s, logits.before, labels, largest);
       const Operand most = given(DType::f32, largest);
       const std::string what = size_text(act, s.rows, s.cols) + (whole ? "" : " of more");
-      if (kind == OpKind::cross_entropy_max) {
+      if (kind == plan::OpKind::cross_entropy_max) {
         to.push_back({kind, what, a, {logits}, {written(DType::f32, largest)}});
-      } else if (kind == OpKind::cross_entropy_sums) {
+      } else if (kind == plan::OpKind::cross_entropy_sums) {
         to.push_back({kind, what, a, {logits, labels, most}, {written(DType::f32, sums)}});
       } else {
         const double unit = act == DType::f16 ? 8 : 1;  // fp16's loss is scaled
-        Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
-        scalars.before[kLossScale] = 8;
+        Operand scalars = given(DType::f32, Numbers(plan::kScalars, 0.0));
+        scalars.before[plan::kLossScale] = 8;
         const int64_t unread = s.padding > 0 ? 1 : 0;  // samples that fill the batch
-        scalars.before[kPadding] = static_cast<double>(unread);
+        scalars.before[plan::kPadding] = static_cast<double>(unread);
         double loss = 0, right = 0;
         for (int64_t r = 0; r < s.rows - unread * a.tokens; ++r) {
           loss += 0.25 * (std::log(sums[r]) - sums[s.rows + r]);

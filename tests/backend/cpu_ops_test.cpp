@@ -5,12 +5,12 @@
 namespace isobar::testing {
 namespace {
 
-class CpuOp : public ::testing::TestWithParam<OpKind> {};
+class CpuOp : public ::testing::TestWithParam<plan::OpKind> {};
 
 TEST_P(CpuOp, IsItsReferenceInAllTypes) {
   Random random;
   const std::vector<OpCase> cases = cases_of(GetParam(), random);
-  ASSERT_FALSE(cases.empty()) << name_of(GetParam()) << " has no case in tests/backend";
+  ASSERT_FALSE(cases.empty()) << plan::name_of(GetParam()) << " has no case in tests/backend";
   for (const cpu::Isa isa : cpu::testing::isas()) {
     const int threads = static_cast<int>(random.integer(1, 3));
     const cpu::testing::Running running(isa, threads);
@@ -24,14 +24,15 @@ TEST_P(CpuOp, IsItsReferenceInAllTypes) {
 }
 
 TEST(CpuOps, AreThoseThatTheRowsClaim) {
-  for (int k = 0; k < kOpKinds; ++k) {
-    const OpInfo& op = info_of(static_cast<OpKind>(k));
-    const bool claimed = (op.backends & kCpu) && op.price != PriceClass::transfer;  // transfers: model/comm
+  for (int k = 0; k < plan::kOpKinds; ++k) {
+    const plan::OpInfo& op = plan::info_of(static_cast<plan::OpKind>(k));
+    const bool claimed =
+        (op.backends & plan::kCpu) && op.price != plan::PriceClass::transfer;  // transfers: model/comm
     EXPECT_EQ(cpu_ops()[op.kind] != nullptr, claimed) << op.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, CpuOp, ::testing::ValuesIn(kinds_of(kCpu)),
+INSTANTIATE_TEST_SUITE_P(Backend, CpuOp, ::testing::ValuesIn(kinds_of(plan::kCpu)),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

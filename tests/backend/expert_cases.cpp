@@ -161,7 +161,7 @@ Routes routes_of(const Routed& s, const Numbers& logits, const Numbers& bias = {
   return r;
 }
 
-RouteAttrs attrs_of(const Routed& s) {
+plan::RouteAttrs attrs_of(const Routed& s) {
   return {.rows = s.rows(),
           .cols = s.experts,
           .top = s.top,
@@ -206,7 +206,7 @@ void route(Random& random, std::vector<OpCase>& to) {
     const Operand bias = s.sigmoid ? normals(random, DType::f32, s.experts, 0.3) : Operand{};
     const Numbers counts = s.ranks > 0 ? counts_of(random, s) : Numbers{};
     const Routes r = routes_of(s, logits.before, bias.before, counts);
-    to.push_back({OpKind::route,
+    to.push_back({plan::OpKind::route,
                   s.text(),
                   attrs_of(s),
                   {logits, bias, s.ranks > 0 ? given(DType::f32, counts) : Operand{}},
@@ -216,7 +216,7 @@ void route(Random& random, std::vector<OpCase>& to) {
 }
 
 // The router's losses and weights as functions of the logits, with choices and shares held
-Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const RouteAttrs& a,
+Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const plan::RouteAttrs& a,
                int64_t padding) {
   Numbers out(static_cast<size_t>(s.copies()));
   double loss = 0;
@@ -239,8 +239,9 @@ Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const
 }
 
 Operand scalars_with(double scale, int64_t padding) {
-  Numbers values(kScalars);
-  values[kLossScale] = scale, values[kTraining] = 1, values[kPadding] = static_cast<double>(padding);
+  Numbers values(plan::kScalars);
+  values[plan::kLossScale] = scale, values[plan::kTraining] = 1,
+  values[plan::kPadding] = static_cast<double>(padding);
   return given(DType::f32, values);
 }
 
@@ -254,7 +255,7 @@ void route_backward(Random& random, std::vector<OpCase>& to) {
         const Routes r = routes_of(s, logits.before, {}, s.ranks > 0 ? counts_of(random, s) : Numbers{});
         Operand dweights = all_dweights;
         spoil_dropped(s, r, 1, dweights);
-        RouteAttrs a = attrs_of(s);
+        plan::RouteAttrs a = attrs_of(s);
         if (losses) a.balance = 3, a.z = s.sigmoid ? 0 : 0.25f;
         const int64_t padding = losses && s.batch > 2 ? 1 : 0;
         const double scale = act == DType::f16 ? 4 : 1;
@@ -263,7 +264,7 @@ void route_backward(Random& random, std::vector<OpCase>& to) {
         slopes.push_back(scale);
         const Numbers want =
             gradient([&](const Numbers& v) { return routed(s, v, r, a, padding); }, logits.before, slopes);
-        to.push_back({OpKind::route_backward,
+        to.push_back({plan::OpKind::route_backward,
                       std::string(name_of(act)) + " " + s.text() + (losses ? " with losses" : ""),
                       a,
                       {logits, given(DType::f32, r.lse), whole(r.chosen), whole(r.place),
@@ -277,7 +278,7 @@ void router_metrics(Random& random, std::vector<OpCase>& to) {
   for (const Routed& s : kRouted) {
     const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before);
     const int64_t padding = s.batch > 2 ? 1 : 0;
-    RouteAttrs a = attrs_of(s);
+    plan::RouteAttrs a = attrs_of(s);
     a.weight = 0.125f;
     Numbers sum(3), load(static_cast<size_t>(s.experts));
     for (int64_t b = 0; b < s.batch - padding; ++b) {
@@ -294,7 +295,7 @@ void router_metrics(Random& random, std::vector<OpCase>& to) {
       }
       sum[0] += 0.125 * largest;
     }
-    to.push_back({OpKind::router_metrics,
+    to.push_back({plan::OpKind::router_metrics,
                   s.text(),
                   a,
                   {given(DType::f32, r.sums), scalars_with(1, padding)},
@@ -313,22 +314,22 @@ void shift_bias(Random& random, std::vector<OpCase>& to) {
     Numbers want = bias.before;
     for (int64_t e = 0; e < experts; ++e)
       want[e] += load.before[e] < 7 ? 0.125 : load.before[e] > 7 ? -0.125 : 0;
-    to.push_back({OpKind::shift_bias,
+    to.push_back({plan::OpKind::shift_bias,
                   std::to_string(experts),
-                  RouteAttrs{.rows = 1, .cols = experts, .weight = 0.125f},
+                  plan::RouteAttrs{.rows = 1, .cols = experts, .weight = 0.125f},
                   {bias, load},
                   {in_place(0, bias, want)}});
   }
 }
 
-void moves(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void moves(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Routed& s : kRouted)
       for (const int64_t cols : {24, 7, 1032}) {
         if (cols > 1000 && s.experts > 10) continue;
         const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before, {},
                                    s.ranks > 0 ? counts_of(random, s) : Numbers{});
-        const bool out = kind == OpKind::dispatch;
+        const bool out = kind == plan::OpKind::dispatch;
         Operand x = normals(random, act, (out ? s.rows() : s.copies()) * cols);
         if (!out) spoil_dropped(s, r, cols, x);
         Numbers want(static_cast<size_t>((out ? s.copies() : s.rows()) * cols));
@@ -342,7 +343,7 @@ void moves(OpKind kind, Random& random, std::vector<OpCase>& to) {
           }
         to.push_back({kind,
                       std::string(name_of(act)) + " " + s.text() + " of " + std::to_string(cols),
-                      ExpertRowsAttrs{.rows = s.rows(), .cols = cols, .top = s.top},
+                      plan::ExpertRowsAttrs{.rows = s.rows(), .cols = cols, .top = s.top},
                       out              ? std::vector<Operand>{x, whole(r.order)}
                       : s.capacity > 0 ? std::vector<Operand>{x, whole(r.place), whole(r.offsets)}
                                        : std::vector<Operand>{x, whole(r.place), {}},
@@ -368,12 +369,12 @@ void expert_offsets(Random& random, std::vector<OpCase>& to) {
       for (int64_t r = 0; r < s.ranks; ++r)
         want.back() += all[r * (experts + 1) + e + 1] - all[r * (experts + 1) + e];
     }
-    to.push_back(
-        {OpKind::expert_offsets,
-         std::to_string(s.held) + " of " + std::to_string(experts),
-         HeldExpertsAttrs{.ranks = s.ranks, .experts = experts, .first = s.rank * s.held, .held = s.held},
-         {whole(all)},
-         {exactly(want)}});
+    to.push_back({plan::OpKind::expert_offsets,
+                  std::to_string(s.held) + " of " + std::to_string(experts),
+                  plan::HeldExpertsAttrs{
+                      .ranks = s.ranks, .experts = experts, .first = s.rank * s.held, .held = s.held},
+                  {whole(all)},
+                  {exactly(want)}});
   }
 }
 
@@ -391,7 +392,7 @@ struct RowGroups {
 };
 
 // C of every group, from plain loops
-Numbers products_of(const RowGroups& g, const GroupedGemmAttrs& a, const Numbers& A, const Numbers& B) {
+Numbers products_of(const RowGroups& g, const plan::GroupedGemmAttrs& a, const Numbers& A, const Numbers& B) {
   const bool sums = a.trans_a;
   Numbers C(static_cast<size_t>((sums ? a.groups * a.m : a.m) * a.n));
   int64_t first = 0;
@@ -422,18 +423,18 @@ void grouped_gemm(Random& random, std::vector<OpCase>& to) {
           for (const bool adds : {false, true}) {
             if (sums ? trans_b : adds) continue;
             const auto groups = static_cast<int64_t>(g.rows.size());
-            const GroupedGemmAttrs a{.m = sums ? g.k : g.all(),
-                                     .n = g.n,
-                                     .k = sums ? g.all() : g.k,
-                                     .trans_a = sums,
-                                     .trans_b = trans_b,
-                                     .accumulate = adds,
-                                     .groups = groups};
+            const plan::GroupedGemmAttrs a{.m = sums ? g.k : g.all(),
+                                           .n = g.n,
+                                           .k = sums ? g.all() : g.k,
+                                           .trans_a = sums,
+                                           .trans_b = trans_b,
+                                           .accumulate = adds,
+                                           .groups = groups};
             const DType result = sums ? DType::f32 : act;  // of weights' gradients
             const Operand A = normals(random, act, g.all() * g.k),
                           B = normals(random, act, sums ? g.all() * g.n : groups * g.n * g.k);
             const Numbers want = products_of(g, a, A.before, B.before);
-            to.push_back({OpKind::grouped_gemm,
+            to.push_back({plan::OpKind::grouped_gemm,
                           std::string(name_of(act)) + (sums ? " T" : " N") + (trans_b ? "T " : "N ") +
                               std::to_string(g.all()) + "x" + std::to_string(g.n) + "x" +
                               std::to_string(g.k) + (adds ? " adding" : ""),
@@ -446,22 +447,22 @@ void grouped_gemm(Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void add_expert_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
-    case OpKind::route:
+    case plan::OpKind::route:
       return route(random, to);
-    case OpKind::shift_bias:
+    case plan::OpKind::shift_bias:
       return shift_bias(random, to);
-    case OpKind::route_backward:
+    case plan::OpKind::route_backward:
       return route_backward(random, to);
-    case OpKind::router_metrics:
+    case plan::OpKind::router_metrics:
       return router_metrics(random, to);
-    case OpKind::dispatch:
-    case OpKind::combine:
+    case plan::OpKind::dispatch:
+    case plan::OpKind::combine:
       return moves(kind, random, to);
-    case OpKind::expert_offsets:
+    case plan::OpKind::expert_offsets:
       return expert_offsets(random, to);
-    case OpKind::grouped_gemm:
+    case plan::OpKind::grouped_gemm:
       return grouped_gemm(random, to);
     default:
       return;

@@ -17,7 +17,7 @@ struct Image {
   int64_t held() const { return tokens > 0 ? tokens : height / p * across(); }
   int64_t count() const { return rows > 0 ? rows : batch * held() - row0; }
   int64_t area() const { return p * p; }
-  ImageAttrs attrs() const {
+  plan::ImageAttrs attrs() const {
     return {.rows = rows,
             .batch = batch,
             .row0 = row0,
@@ -58,7 +58,7 @@ void patch_gather(Random& random, std::vector<OpCase>& to) {
           for (int64_t i = 0; i < s.area(); ++i)
             patches.push_back(image.before[s.pixel(s.channels, b, c, y + i / s.p, x + i % s.p)]);
       });
-      to.push_back({OpKind::patch_gather, s.text(act), s.attrs(), {image}, {written(act, patches)}});
+      to.push_back({plan::OpKind::patch_gather, s.text(act), s.attrs(), {image}, {written(act, patches)}});
     }
 }
 
@@ -66,20 +66,20 @@ void patch_gather(Random& random, std::vector<OpCase>& to) {
 // three channels of a time are predicted.
 constexpr int64_t kPredicted = 2, kOfATime = 3;
 
-void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void roll(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const int64_t history : {1, 2, 3})
       for (const Image& of : {Image{2, 0, 4, 6, 2}, Image{2, 0, 9, 6, 3, 2, 3, 1, 4}}) {
         Image s = of;
         s.channels = history * kOfATime;
-        const RollAttrs a{.image = s.attrs(), .predicted = kPredicted, .history = history};
+        const plan::RollAttrs a{.image = s.attrs(), .predicted = kPredicted, .history = history};
         const int64_t of_a_time = kOfATime * s.area(), columns = history * of_a_time,
                       newest = columns - of_a_time;
         const std::string what = s.text(act) + ", " + std::to_string(history) + " times";
         const Operand patches = normals(random, act, s.count() * columns);
         Numbers moved(patches.before.size()),
             prediction(static_cast<size_t>(s.count() * kPredicted * s.area()));
-        if (kind == OpKind::unroll) {
+        if (kind == plan::OpKind::unroll) {
           s.each_row([&](int64_t r, int64_t, int64_t, int64_t) {
             for (int64_t i = 0; i < newest; ++i)
               moved[r * columns + of_a_time + i] = patches.before[r * columns + i];
@@ -189,7 +189,7 @@ void keep_apart(const Image& s, const Operand& pred, Operand& target) {
   });
 }
 
-void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void losses(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Image& s : {Image{2, 3, 8, 12, 4}, Image{1, 5, 6, 10, 2}, Image{3, 2, 1, 1, 1}})
       for (const LossKind loss : {LossKind::relative_l2, LossKind::mae, LossKind::mse, LossKind::huber})
@@ -203,16 +203,16 @@ void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
           for (int64_t i = 0; i < n && masks; ++i) mask.before.push_back(random.integer(0, 3) > 0 ? 1 : 0);
           const Scored of{s, loss, target, mask};
           const Numbers sums = of.sums(pred.before);
-          const LossAttrs a{.image = s.attrs(), .kind = loss, .weight = 0.5f};
+          const plan::LossAttrs a{.image = s.attrs(), .kind = loss, .weight = 0.5f};
           OpCase c{kind, s.text(act) + " " + name_of(loss) + (masks ? " masked" : ""), a, {}, {}};
-          if (kind == OpKind::loss_sums) {
+          if (kind == plan::OpKind::loss_sums) {
             c.reads = {pred, target};
             if (masks) c.reads.push_back(mask);
             c.writes = {written(DType::f32, sums)};
-          } else if (kind == OpKind::loss) {
+          } else if (kind == plan::OpKind::loss) {
             Numbers want = of.metrics(sums);
             for (double& x : want) x *= a.weight;
-            c.reads = {given(DType::f32, sums), given(DType::f32, Numbers(kScalars, 0.0))};
+            c.reads = {given(DType::f32, sums), given(DType::f32, Numbers(plan::kScalars, 0.0))};
             c.writes = {added(random, DType::f32, want)};
           } else {
             // Gradients of each sample's loss, not of the mean
@@ -229,10 +229,10 @@ void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  if (kind == OpKind::patch_gather) patch_gather(random, to);
-  if (kind == OpKind::roll || kind == OpKind::unroll) roll(kind, random, to);
-  if (kind == OpKind::loss_sums || kind == OpKind::loss || kind == OpKind::loss_backward)
+void add_image_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind == plan::OpKind::patch_gather) patch_gather(random, to);
+  if (kind == plan::OpKind::roll || kind == plan::OpKind::unroll) roll(kind, random, to);
+  if (kind == plan::OpKind::loss_sums || kind == plan::OpKind::loss || kind == plan::OpKind::loss_backward)
     losses(kind, random, to);
 }
 

@@ -35,7 +35,7 @@ Numbers rms_normed(const Matrix& s, const Numbers& x, const Numbers& gamma) {
   return h;
 }
 
-NormAttrs norm_attrs(const Matrix& s) {
+plan::NormAttrs norm_attrs(const Matrix& s) {
   return {.rows = s.rows, .cols = s.cols, .eps = static_cast<float>(kRmsEps)};
 }
 
@@ -57,7 +57,7 @@ void rms_norm(Random& random, std::vector<OpCase>& to) {
                       gamma = normals(random, DType::f32, s.cols);
         Numbers x = residual.before;
         for (int64_t i = 0; i < n && has_y; ++i) x[i] = as_held(stream, x[i] + y.before[i]);
-        to.push_back({OpKind::rms_norm,
+        to.push_back({plan::OpKind::rms_norm,
                       s.text(act) + " on " + name_of(stream) + (has_y ? "" : " alone"),
                       norm_attrs(s),
                       {residual, y, gamma},
@@ -78,12 +78,12 @@ void rms_norm_backward(Random& random, std::vector<OpCase>& to) {
                                     dh.before),
                       dgamma = gradient([&](const Numbers&v) { return rms_normed(s, x.before, v); },
                                         gamma.before, dh.before);
-        NormAttrs a = norm_attrs(s);
+        plan::NormAttrs a = norm_attrs(s);
         a.accumulate = adds;
         a.first = !adds;
         const double allowed = std::max(1e-4, 2 * cpu::testing::roundoff(stream));
         const Operand slopes = adds ? added(random, stream, dx, allowed) : written(stream, dx, allowed);
-        to.push_back({OpKind::rms_norm_backward,
+        to.push_back({plan::OpKind::rms_norm_backward,
                       s.text(act) + " on " + name_of(stream) + (adds ? " adding" : ""),
                       a,
                       {x, given(DType::f32, rstd_of(s, x.before)), gamma, dh},
@@ -106,8 +106,8 @@ struct Heads {
 };
 constexpr std::initializer_list<Heads> kHeads = {{5, 4, 16, 96, 80}, {3, 2, 10, 50, 50}, {4, 1, 24, 64, 24}};
 
-NormAttrs head_attrs(const Heads& s) {
-  NormAttrs a = norm_attrs(s.rows());
+plan::NormAttrs head_attrs(const Heads& s) {
+  plan::NormAttrs a = norm_attrs(s.rows());
   a.heads = s.heads, a.ld_x = s.ld_x, a.ld_h = s.ld_h;
   return a;
 }
@@ -130,7 +130,7 @@ Numbers with_heads(const Heads& s, Numbers to, const Numbers& rows, int64_t ld) 
   return to;
 }
 
-void head_norm(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void head_norm(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Heads& s : kHeads) {
       const Matrix rows = s.rows();
@@ -138,7 +138,7 @@ void head_norm(OpKind kind, Random& random, std::vector<OpCase>& to) {
                     gamma = normals(random, DType::f32, s.d);
       const Numbers of_x = heads_in(s, x.before, s.ld_x), rstd = rstd_of(rows, of_x);
       const std::string what = size_text(act, s.lines, s.ld_x) + " of " + std::to_string(s.heads) + " heads";
-      if (kind == OpKind::rms_norm) {
+      if (kind == plan::OpKind::rms_norm) {
         const Operand h = normals(random, act, Heads::span(s, s.ld_h));  // others' columns stay
         to.push_back({kind,
                       what,
@@ -155,7 +155,7 @@ void head_norm(OpKind kind, Random& random, std::vector<OpCase>& to) {
                                   slopes),
                     dgamma = gradient([&](const Numbers&v) { return rms_normed(rows, of_x, v); },
                                       gamma.before, slopes);
-      NormAttrs a = head_attrs(s);
+      plan::NormAttrs a = head_attrs(s);
       a.first = true;
       const bool in_dh = s.ld_x == s.ld_h;
       const Operand before = in_dh ? dh : normals(random, act, Heads::span(s, s.ld_x));
@@ -183,9 +183,9 @@ Numbers swiglu_of(const Matrix& s, const Numbers& u, const Numbers& scale) {
   return g;
 }
 
-void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void swiglu(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
-    for (const Matrix& s : kind == OpKind::swiglu ? kMatrices : kSmallMatrices)
+    for (const Matrix& s : kind == plan::OpKind::swiglu ? kMatrices : kSmallMatrices)
       for (const char* const with : {"", " scaled", " scaled, of as many rows as data says"}) {
         const bool scaled = *with != 0, counted = std::string(with).find("data") != std::string::npos;
         const Operand u = normals(random, act, 2 * s.rows * s.cols, 2),
@@ -194,8 +194,8 @@ void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
                                     ? Operand{.type = DType::i32, .before = {0, static_cast<double>(s.rows)}}
                                     : Operand{};
         const std::string what = s.text(act) + with;
-        const RowsAttrs attrs{counted ? s.rows + 3 : s.rows, s.cols};
-        if (kind == OpKind::swiglu) {
+        const plan::RowsAttrs attrs{counted ? s.rows + 3 : s.rows, s.cols};
+        if (kind == plan::OpKind::swiglu) {
           to.push_back(
               {kind, what, attrs, {u, scale, offsets}, {written(act, swiglu_of(s, u.before, scale.before))}});
           continue;
@@ -216,7 +216,7 @@ void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
 
 // ---- rotary positions ----
 
-void rotary(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void rotary(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   struct Shape {
     int64_t batch, tokens, heads, d, beside;  // columns beside the heads stay
   };
@@ -244,12 +244,14 @@ void rotary(OpKind kind, Random& random, std::vector<OpCase>& to) {
             }
         return out;
       };
-      const Numbers want = kind == OpKind::rotary ? turned(x.before) : gradient(turned, x.before, x.before);
-      to.push_back({kind,
-                    size_text(act, rows, ld) + " heads of " + std::to_string(s.d),
-                    RotaryAttrs{.rows = rows, .cols = s.heads * s.d, .d = s.d, .ld = ld, .tokens = s.tokens},
-                    {x, table},
-                    {in_place(0, x, want)}});
+      const Numbers want =
+          kind == plan::OpKind::rotary ? turned(x.before) : gradient(turned, x.before, x.before);
+      to.push_back(
+          {kind,
+           size_text(act, rows, ld) + " heads of " + std::to_string(s.d),
+           plan::RotaryAttrs{.rows = rows, .cols = s.heads * s.d, .d = s.d, .ld = ld, .tokens = s.tokens},
+           {x, table},
+           {in_place(0, x, want)}});
     }
 }
 
@@ -286,26 +288,26 @@ Numbers latent_of(const Latents& s, const Numbers& table, const Numbers& from) {
   return out;
 }
 
-void latent_heads(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void latent_heads(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Latents& s : {Latents{2, 3, 2, 6, 4, 8, 9}, {1, 5, 3, 16, 8, 24, 8}, {2, 2, 1, 3, 2, 1, 70}}) {
       const Operand table = normals(random, DType::f32, s.tokens * s.rope),
                     q = normals(random, act, s.queries()), kv = normals(random, act, s.others()),
                     key = normals(random, act, s.key());
-      const LatentAttrs a{.rows = s.rows(),
-                          .cols = 3 * s.heads * s.qk(),
-                          .heads = s.heads,
-                          .nope = s.nope,
-                          .rope = s.rope,
-                          .v = s.v,
-                          .ld = s.ld,
-                          .tokens = s.tokens};
+      const plan::LatentAttrs a{.rows = s.rows(),
+                                .cols = 3 * s.heads * s.qk(),
+                                .heads = s.heads,
+                                .nope = s.nope,
+                                .rope = s.rope,
+                                .v = s.v,
+                                .ld = s.ld,
+                                .tokens = s.tokens};
       const std::string what = size_text(act, s.rows(), a.cols);
       Numbers from = q.before;
       from.insert(from.end(), kv.before.begin(), kv.before.end());
       from.insert(from.end(), key.before.begin(), key.before.end());
       const auto all = [&](const Numbers& x) { return latent_of(s, table.before, x); };
-      if (kind == OpKind::latent_heads) {
+      if (kind == plan::OpKind::latent_heads) {
         to.push_back({kind, what, a, {q, kv, key, table}, {written(act, all(from))}});
         continue;
       }
@@ -363,7 +365,7 @@ Numbers embedded(const Words& w, const Operand& words, const Numbers& table, con
   return x;
 }
 
-EmbeddingAttrs attrs_of(const Words& w) {
+plan::EmbeddingAttrs attrs_of(const Words& w) {
   TokenRuns tokens{w.places[0]};
   for (const int64_t place : w.places) {
     const bool next = tokens.more == 0 && place == tokens.first + tokens.count;
@@ -380,7 +382,7 @@ void embedding(Random& random, std::vector<OpCase>& to) {
     for (const Words& w : kWords) {
       const Operand words = words_of(random, w), table = normals(random, act, w.held * w.cols),
                     positions = w.positions ? normals(random, act, w.all_tokens * w.cols) : Operand{};
-      to.push_back({OpKind::embedding,
+      to.push_back({plan::OpKind::embedding,
                     size_text(act, w.rows(), w.cols) + (w.first > 0 ? " of more words" : ""),
                     attrs_of(w),
                     {words, table, positions},
@@ -406,14 +408,14 @@ void embedding_backward(Random& random, std::vector<OpCase>& to) {
             if (w.positions) dpositions[w.place(r) * w.cols + j] += d;
           }
         }
-        EmbeddingAttrs a = attrs_of(w);
+        plan::EmbeddingAttrs a = attrs_of(w);
         a.accumulate = table_adds;
         a.first = !positions_add;
         const auto sum = [&](bool adds, const Numbers& want) {
           if (want.empty()) return Operand{};
           return adds ? added(random, DType::f32, want) : written(DType::f32, want);
         };
-        to.push_back({OpKind::embedding_backward,
+        to.push_back({plan::OpKind::embedding_backward,
                       size_text(act, w.rows(), w.cols) + (table_adds ? " adding" : "") +
                           (positions_add ? " positions too" : ""),
                       a,
@@ -424,26 +426,26 @@ void embedding_backward(Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void add_language_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
-    case OpKind::rms_norm:
+    case plan::OpKind::rms_norm:
       rms_norm(random, to);
       return head_norm(kind, random, to);
-    case OpKind::rms_norm_backward:
+    case plan::OpKind::rms_norm_backward:
       rms_norm_backward(random, to);
       return head_norm(kind, random, to);
-    case OpKind::swiglu:
-    case OpKind::swiglu_backward:
+    case plan::OpKind::swiglu:
+    case plan::OpKind::swiglu_backward:
       return swiglu(kind, random, to);
-    case OpKind::rotary:
-    case OpKind::rotary_backward:
+    case plan::OpKind::rotary:
+    case plan::OpKind::rotary_backward:
       return rotary(kind, random, to);
-    case OpKind::latent_heads:
-    case OpKind::latent_heads_backward:
+    case plan::OpKind::latent_heads:
+    case plan::OpKind::latent_heads_backward:
       return latent_heads(kind, random, to);
-    case OpKind::embedding:
+    case plan::OpKind::embedding:
       return embedding(random, to);
-    case OpKind::embedding_backward:
+    case plan::OpKind::embedding_backward:
       return embedding_backward(random, to);
     default:
       return;

@@ -9,7 +9,7 @@ void zero(Random& random, std::vector<OpCase>& to) {
     for (const int64_t n : {1, 63, 4100}) {
       Operand x = normals(random, t, n);
       x.want.assign(x.before.size(), 0.0);
-      to.push_back({OpKind::zero, size_text(t, 1, n), ElementsAttrs{.count = n}, {}, {x}});
+      to.push_back({plan::OpKind::zero, size_text(t, 1, n), plan::ElementsAttrs{.count = n}, {}, {x}});
     }
 }
 
@@ -21,9 +21,9 @@ void cast(Random& random, std::vector<OpCase>& to) {
           if (from != DType::f32 && into != DType::f32) continue;  // no net uses it
           if (adds && from == into && into != DType::f32) continue;
           const Operand x = normals(random, from, n);
-          to.push_back({OpKind::cast,
+          to.push_back({plan::OpKind::cast,
                         size_text(from, 1, n) + " to " + name_of(into) + (adds ? " adding" : ""),
-                        ElementsAttrs{.count = n, .accumulate = adds},
+                        plan::ElementsAttrs{.count = n, .accumulate = adds},
                         {x},
                         {adds ? added(random, into, x.before) : written(into, x.before)}});
         }
@@ -34,7 +34,7 @@ void copy(Random& random, std::vector<OpCase>& to) {
   for (const DType t : kActs)
     for (const int64_t n : {1, 7, 64}) {
       const int64_t extent[3] = {2, 3, 5};
-      CopyAttrs a{.run = n};
+      plan::CopyAttrs a{.run = n};
       const Operand x = normals(random, t, 2 * 4 * 6 * (n + 3));
       Operand y = normals(random, t, 2 * 3 * 5 * n + 11);
       y.want = y.before;
@@ -48,16 +48,16 @@ void copy(Random& random, std::vector<OpCase>& to) {
               y.want[i * a.to[0] + j * a.to[1] + k * a.to[2] + l] =
                   x.before[i * a.from[0] + j * a.from[1] + k * a.from[2] + l];
       y.allowed = 1e-12;
-      to.push_back({OpKind::copy, size_text(t, 30, n), a, {x}, {y}});
+      to.push_back({plan::OpKind::copy, size_text(t, 30, n), a, {x}, {y}});
     }
 }
 
 void swap(Random& random, std::vector<OpCase>& to) {
   for (const int64_t n : {1, 63, 4100}) {
     const Operand x = normals(random, DType::f32, n), y = normals(random, DType::f32, n);
-    to.push_back({OpKind::swap,
+    to.push_back({plan::OpKind::swap,
                   size_text(DType::f32, 1, n),
-                  ElementsAttrs{.count = n},
+                  plan::ElementsAttrs{.count = n},
                   {x, y},
                   {in_place(0, x, y.before, 1e-12), in_place(1, y, x.before, 1e-12)}});
   }
@@ -93,9 +93,9 @@ void gather(Random& random, std::vector<OpCase>& to) {
           add(table, index, table_rows);
           if (tables == 2) add(table2, index2, table2_rows);
           OpCase c{
-              OpKind::gather,
+              plan::OpKind::gather,
               size_text(act, rows, cols) + " of " + std::to_string(tables) + (has_base ? " and a base" : ""),
-              IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
+              plan::IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
               {base, table, index},
               {written(act, y)}};
           if (tables == 2) c.reads.push_back(table2), c.reads.push_back(index2);
@@ -123,9 +123,9 @@ void segment_sum(Random& random, std::vector<OpCase>& to) {
                 const int64_t row = ordered ? static_cast<int64_t>(order.before[i]) : i;
                 y[(b * segments + s) * cols + j] += x.before[(b * rows + row) * cols + j];
               }
-        to.push_back({OpKind::segment_sum,
+        to.push_back({plan::OpKind::segment_sum,
                       size_text(act, rows, cols) + (ordered ? " in an order" : ""),
-                      IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
+                      plan::IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
                       {x, offsets, order},
                       {written(act, y)}});
       }
@@ -133,13 +133,13 @@ void segment_sum(Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_move_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  if (kind == OpKind::zero) zero(random, to);
-  if (kind == OpKind::cast) cast(random, to);
-  if (kind == OpKind::copy) copy(random, to);
-  if (kind == OpKind::swap) swap(random, to);
-  if (kind == OpKind::gather) gather(random, to);
-  if (kind == OpKind::segment_sum) segment_sum(random, to);
+void add_move_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind == plan::OpKind::zero) zero(random, to);
+  if (kind == plan::OpKind::cast) cast(random, to);
+  if (kind == plan::OpKind::copy) copy(random, to);
+  if (kind == plan::OpKind::swap) swap(random, to);
+  if (kind == plan::OpKind::gather) gather(random, to);
+  if (kind == plan::OpKind::segment_sum) segment_sum(random, to);
 }
 
 }  // namespace isobar::testing

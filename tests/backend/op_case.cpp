@@ -88,7 +88,7 @@ Numbers elementwise_gradient(const std::function<double(double)>& f, const Numbe
   return slopes;
 }
 
-std::vector<OpCase> cases_of(OpKind kind, Random& random) {
+std::vector<OpCase> cases_of(plan::OpKind kind, Random& random) {
   std::vector<OpCase> all;
   for (const auto add : {add_product_cases, add_row_cases, add_move_cases, add_image_cases, add_class_cases,
                          add_language_cases, add_expert_cases, add_optimizer_cases})

@@ -30,14 +30,14 @@ struct Operand {
 };
 
 struct OpCase {
-  OpKind kind;
+  plan::OpKind kind;
   std::string what;  // "bf16 33x63"
-  Attrs attrs;
+  plan::Attrs attrs;
   std::vector<Operand> reads, writes;  // without the workspace; {}: absent
 };
 
 /// {}: none.
-std::vector<OpCase> cases_of(OpKind kind, Random& random);
+std::vector<OpCase> cases_of(plan::OpKind kind, Random& random);
 
 // ---- building blocks ----
 
@@ -59,14 +59,16 @@ Numbers elementwise_gradient(const std::function<double(double)>& f, const Numbe
                              const Numbers& weights);
 
 // ---- one file each; adds its cases of the kind ----
-void add_product_cases(OpKind kind, Random& random, std::vector<OpCase>& to);    // gemm, attention
-void add_row_cases(OpKind kind, Random& random, std::vector<OpCase>& to);        // norms, activations, sums
-void add_move_cases(OpKind kind, Random& random, std::vector<OpCase>& to);       // copies, casts, graphs
-void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // patches, roll-outs, losses
-void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // cross-entropy
-void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to);   // RMSNorm, words, positions
-void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to);     // mixtures of experts
-void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to);  // gradient norms, updates,
-                                                                                 // averages
+void add_product_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);  // gemm, attention
+void add_row_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);   // norms, activations, sums
+void add_move_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);  // copies, casts, graphs
+void add_image_cases(plan::OpKind kind, Random& random,
+                     std::vector<OpCase>& to);  // patches, roll-outs, losses
+void add_class_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);  // cross-entropy
+void add_language_cases(plan::OpKind kind, Random& random,
+                        std::vector<OpCase>& to);  // RMSNorm, words, positions
+void add_expert_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);     // mixtures of experts
+void add_optimizer_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to);  // gradient norms,
+                                                                                       // updates, averages
 
 }  // namespace isobar::testing

@@ -11,11 +11,11 @@ namespace {
 constexpr std::initializer_list<DType> kGrads = {DType::f32, DType::bf16};
 
 Operand scalars_of(double rate, double step, double scale) {
-  Operand s = given(DType::f32, Numbers(kScalars, 0.0));
-  s.before[kLearningRate] = as_held(DType::f32, rate);
-  s.before[kStep] = step;
-  s.before[kLossScale] = scale;
-  s.before[kUnscale] = 1 / scale;
+  Operand s = given(DType::f32, Numbers(plan::kScalars, 0.0));
+  s.before[plan::kLearningRate] = as_held(DType::f32, rate);
+  s.before[plan::kStep] = step;
+  s.before[plan::kLossScale] = scale;
+  s.before[plan::kUnscale] = 1 / scale;
   return s;
 }
 
@@ -26,9 +26,9 @@ void squared_sum(Random& random, std::vector<OpCase>& to) {
         const Operand x = normals(random, t, n);
         double sum = 0;
         for (const double v : x.before) sum += v * v;
-        to.push_back({OpKind::squared_sum,
+        to.push_back({plan::OpKind::squared_sum,
                       size_text(t, 1, n) + (adds ? " adding" : ""),
-                      ElementsAttrs{.count = n, .accumulate = adds},
+                      plan::ElementsAttrs{.count = n, .accumulate = adds},
                       {x},
                       {adds ? added(random, DType::f32, {sum}) : written(DType::f32, {sum})}});
       }
@@ -39,17 +39,17 @@ void loss_scale(std::vector<OpCase>& to) {
   for (const int which : {0, 1, 2}) {
     const bool overflow = which == 2, last = which == 1;
     Operand norm2 = given(DType::f32, {overflow ? INFINITY : 640.0}), scalars = scalars_of(1e-3, 4, 8);
-    scalars.before[kGoodSteps] = last ? 9 : 3;
+    scalars.before[plan::kGoodSteps] = last ? 9 : 3;
     Numbers want = scalars.before;
-    want[kUnscale] = overflow ? 0 : 1.0 / 8;
-    want[kLossScale] = overflow ? 4 : last ? 16 : 8;
-    want[kGoodSteps] = overflow || last ? 0 : 4;
-    want[kStep] = overflow ? 4 : 5;
-    OpCase c{OpKind::loss_scale,
+    want[plan::kUnscale] = overflow ? 0 : 1.0 / 8;
+    want[plan::kLossScale] = overflow ? 4 : last ? 16 : 8;
+    want[plan::kGoodSteps] = overflow || last ? 0 : 4;
+    want[plan::kStep] = overflow ? 4 : 5;
+    OpCase c{plan::OpKind::loss_scale,
              overflow ? "overflow"
              : last   ? "last of a window"
                       : "finite",
-             LossScaleAttrs{.least = 1, .window = 10},
+             plan::LossScaleAttrs{.least = 1, .window = 10},
              {norm2, scalars},
              {}};
     c.writes = {overflow ? in_place(0, norm2, {}) : in_place(0, norm2, {10.0}), in_place(1, scalars, want)};
@@ -64,11 +64,11 @@ struct Groups {
 };
 
 // torch.optim.AdamW, Adam and SGD with momentum, after torch.nn.utils.clip_grad_norm_
-void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void update(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType grads : kGrads)
     for (const int64_t n : {16, 63, 4100})
       for (const int which : {0, 1, 2}) {
-        const bool adam = kind == OpKind::adam, clips = which == 1, grouped = which == 2;
+        const bool adam = kind == plan::OpKind::adam, clips = which == 1, grouped = which == 2;
         OpCase c{kind,
                  size_text(grads, 1, n) + (clips     ? " clipped"
                                            : grouped ? " in groups"
@@ -76,15 +76,16 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
                  {},
                  {},
                  {}};
-        const AdamAttrs t{.count = n,
-                          .beta1 = 0.875,
-                          .beta2 = 0.9375,
-                          .eps = 0x1p-20f,
-                          .weight_decay = 0.125,
-                          .decoupled = which != 0,
-                          .clip = 1};
-        const SgdAttrs sgd{.count = n, .momentum = 0.75, .weight_decay = t.weight_decay, .clip = t.clip};
-        c.attrs = adam ? Attrs(t) : Attrs(sgd);
+        const plan::AdamAttrs t{.count = n,
+                                .beta1 = 0.875,
+                                .beta2 = 0.9375,
+                                .eps = 0x1p-20f,
+                                .weight_decay = 0.125,
+                                .decoupled = which != 0,
+                                .clip = 1};
+        const plan::SgdAttrs sgd{
+            .count = n, .momentum = 0.75, .weight_decay = t.weight_decay, .clip = t.clip};
+        c.attrs = adam ? plan::Attrs(t) : plan::Attrs(sgd);
         const double rate = 0x1p-7, step = 3, unscale = 0.5;
         const Operand g = normals(random, grads, n), p = normals(random, DType::f32, n),
                       m = normals(random, DType::f32, n);
@@ -122,7 +123,8 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
         if (grouped) {
           Operand words{.type = DType::i32, .before = {}};
           for (const Groups& of : groups) {
-            words.before.push_back(static_cast<double>((of.end + kGroupElements - 1) / kGroupElements));
+            words.before.push_back(
+                static_cast<double>((of.end + plan::kGroupElements - 1) / plan::kGroupElements));
             for (const double x : {of.rate, of.decay})
               words.before.push_back(std::bit_cast<int32_t>(static_cast<float>(x)));
           }
@@ -140,13 +142,13 @@ void average(Random& random, std::vector<OpCase>& to) {
     for (const double unscale : {1.0, 0.0}) {  // 0: this step is skipped
       const Operand x = normals(random, DType::f32, n);
       Operand scalars = scalars_of(1e-3, 3, 1), mean = normals(random, DType::f32, n);
-      scalars.before[kUnscale] = unscale;
+      scalars.before[plan::kUnscale] = unscale;
       mean.want = mean.before;
       for (int64_t i = 0; i < n && unscale > 0; ++i) mean.want[i] += 0.25 * (x.before[i] - mean.before[i]);
       mean.allowed = 1e-6;
-      to.push_back({OpKind::average,
+      to.push_back({plan::OpKind::average,
                     size_text(DType::f32, 1, n) + (unscale > 0 ? "" : " skipped"),
-                    AverageAttrs{.count = n, .rate = 0.25f},
+                    plan::AverageAttrs{.count = n, .rate = 0.25f},
                     {x, scalars},
                     {mean}});
     }
@@ -154,11 +156,11 @@ void average(Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  if (kind == OpKind::squared_sum) squared_sum(random, to);
-  if (kind == OpKind::loss_scale) loss_scale(to);
-  if (kind == OpKind::adam || kind == OpKind::sgd) update(kind, random, to);
-  if (kind == OpKind::average) average(random, to);
+void add_optimizer_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind == plan::OpKind::squared_sum) squared_sum(random, to);
+  if (kind == plan::OpKind::loss_scale) loss_scale(to);
+  if (kind == plan::OpKind::adam || kind == plan::OpKind::sgd) update(kind, random, to);
+  if (kind == plan::OpKind::average) average(random, to);
 }
 
 }  // namespace isobar::testing

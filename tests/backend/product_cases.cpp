@@ -28,10 +28,10 @@ void gemm(Random& random, std::vector<OpCase>& to) {
             }
           const DType out = in_f32 ? DType::f32 : act;
           to.push_back(
-              {OpKind::gemm,
+              {plan::OpKind::gemm,
                size_text(act, m, n) + "x" + std::to_string(k) + (trans_a ? " T" : " N") +
                    (trans_b ? "T" : "N"),
-               GemmAttrs{
+               plan::GemmAttrs{
                    .m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulates},
                {A, B, bias},
                {accumulates ? added(random, out, C) : written(out, C)}});
@@ -76,7 +76,7 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
   return o;
 }
 
-void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void attention(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Shape& s :
          {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true}, Shape{1, 1, 1, 1, 5, 24, false},
@@ -84,19 +84,19 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
           Shape{1, 1, 1, 66, 3, 4, false, 1, true}, Shape{1, 1, 1, 2, 390, 4, false, 1, true},
           Shape{2, 2, 1, 6, 20, 16, true, 1, false, 5}}) {
       const int64_t queries = s.batch * s.tq * s.heads * s.d, keys = s.batch * s.tk * s.kv_heads * s.d;
-      const AttentionAttrs a{.batch = s.batch,
-                             .heads = s.heads,
-                             .kv_heads = s.kv_heads,
-                             .tq = s.tq,
-                             .tk = s.tk,
-                             .d = s.d,
-                             .ld_q = s.heads * s.d,
-                             .ld_kv = s.kv_heads * s.d,
-                             .ld_o = s.heads * s.d,
-                             .causal = s.causal,
-                             .scale = static_cast<float>(s.scale()),
-                             .last_counts = s.last_counts,
-                             .token0 = s.shift()};
+      const plan::AttentionAttrs a{.batch = s.batch,
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .tq = s.tq,
+                                   .tk = s.tk,
+                                   .d = s.d,
+                                   .ld_q = s.heads * s.d,
+                                   .ld_kv = s.kv_heads * s.d,
+                                   .ld_o = s.heads * s.d,
+                                   .causal = s.causal,
+                                   .scale = static_cast<float>(s.scale()),
+                                   .last_counts = s.last_counts,
+                                   .token0 = s.shift()};
       const Operand q = normals(random, act, queries), k = normals(random, act, keys),
                     v = normals(random, act, keys);
       const Operand bias = s.biased ? normals(random, DType::f32, s.heads * s.tk * s.tq) : Operand{};
@@ -108,7 +108,7 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
                                (s.biased ? ", biased" : "") + (s.token0 >= 0 ? ", cut" : "");
       // Probabilities are rounded before they are multiplied.
       const double allowed = act == DType::f32 ? 1e-5 : 4 * cpu::testing::roundoff(act);
-      if (kind == OpKind::attention) {
+      if (kind == plan::OpKind::attention) {
         to.push_back({kind, what, a, {q, k, v, bias}, {written(act, o, allowed), written(DType::f32, lse)}});
         continue;
       }
@@ -156,19 +156,19 @@ void attention_merge(Random& random, std::vector<OpCase>& to) {
             }
           }
       o_sum.allowed = lse_sum.allowed = 1e-5;
-      to.push_back({OpKind::attention_merge,
+      to.push_back({plan::OpKind::attention_merge,
                     std::string(name_of(act)) + (first ? " first" : ""),
-                    AttentionMergeAttrs{.of = {.batch = batch,
-                                               .heads = heads,
-                                               .kv_heads = heads,
-                                               .tq = tq,
-                                               .tk = 1,
-                                               .d = d,
-                                               .ld_q = heads * d,
-                                               .ld_kv = heads * d,
-                                               .ld_o = heads * d,
-                                               .scale = 1},
-                                        .first = first},
+                    plan::AttentionMergeAttrs{.of = {.batch = batch,
+                                                     .heads = heads,
+                                                     .kv_heads = heads,
+                                                     .tq = tq,
+                                                     .tk = 1,
+                                                     .d = d,
+                                                     .ld_q = heads * d,
+                                                     .ld_kv = heads * d,
+                                                     .ld_o = heads * d,
+                                                     .scale = 1},
+                                              .first = first},
                     {o, lse},
                     {o_sum, lse_sum}});
     }
@@ -176,10 +176,11 @@ void attention_merge(Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_product_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  if (kind == OpKind::gemm) gemm(random, to);
-  if (kind == OpKind::attention || kind == OpKind::attention_backward) attention(kind, random, to);
-  if (kind == OpKind::attention_merge) attention_merge(random, to);
+void add_product_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind == plan::OpKind::gemm) gemm(random, to);
+  if (kind == plan::OpKind::attention || kind == plan::OpKind::attention_backward)
+    attention(kind, random, to);
+  if (kind == plan::OpKind::attention_merge) attention_merge(random, to);
 }
 
 }  // namespace isobar::testing

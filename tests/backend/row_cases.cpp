@@ -56,7 +56,7 @@ Numbers plus(Numbers x, const Numbers& y) {
   return x;
 }
 
-NormAttrs norm_attrs(const Size& s) {
+plan::NormAttrs norm_attrs(const Size& s) {
   return {.rows = s.rows, .cols = s.cols, .eps = static_cast<float>(kEps)};
 }
 
@@ -65,7 +65,7 @@ void residual_norm(Random& random, std::vector<OpCase>& to) {
   for (const auto& [act, stream] : kStreams)
     for (const Size& s : kSizes)
       for (const bool repeats : {false, true}) {
-        NormAttrs a = norm_attrs(s);
+        plan::NormAttrs a = norm_attrs(s);
         if (repeats) a.period = 4, a.row0 = 3;
         const bool has_y = repeats || s.rows != 3;
         const int64_t n = s.rows * s.cols;
@@ -79,7 +79,7 @@ void residual_norm(Random& random, std::vector<OpCase>& to) {
               as_held(stream, residual.before[row * s.cols + i % s.cols] + (has_y ? y.before[i] : 0)));
         }
         const Normed want = norm_of(s, x, gamma.before, beta.before);
-        to.push_back({OpKind::residual_norm,
+        to.push_back({plan::OpKind::residual_norm,
                       size_text(act, s.rows, s.cols) + " on " + name_of(stream) +
                           (repeats ? " repeating" : "") + (has_y ? "" : " alone"),
                       a,
@@ -99,7 +99,7 @@ void norm_residual(Random& random, std::vector<OpCase>& to) {
                       residual = has_residual ? normals(random, DType::f32, n) : Operand{},
                       gamma = normals(random, DType::f32, s.cols), beta = normals(random, DType::f32, s.cols);
         const Normed want = norm_of(s, x.before, gamma.before, beta.before);
-        to.push_back({OpKind::norm_residual,
+        to.push_back({plan::OpKind::norm_residual,
                       size_text(act, s.rows, s.cols) + (has_residual ? " and a residual" : ""),
                       norm_attrs(s),
                       {x, residual, gamma, beta},
@@ -109,8 +109,8 @@ void norm_residual(Random& random, std::vector<OpCase>& to) {
       }
 }
 
-void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
-  const bool of_residual = kind == OpKind::residual_norm_backward;
+void norm_backward(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
+  const bool of_residual = kind == plan::OpKind::residual_norm_backward;
   for (const auto& [act, stream] : kStreams)
     for (const Size& s : kSmall)
       for (const bool adds : {false, true}) {
@@ -129,7 +129,7 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
             slope(gamma, [&](const Numbers& v) { return norm_of(s, x.before, v, beta.before).h; });
         const Numbers dbeta =
             slope(beta, [&](const Numbers& v) { return norm_of(s, x.before, gamma.before, v).h; });
-        NormAttrs a = norm_attrs(s);
+        plan::NormAttrs a = norm_attrs(s);
         a.accumulate = adds;
         a.first = of_residual && !adds;
         const auto sum = [&](const Numbers& want) {
@@ -161,9 +161,9 @@ void residual_add(Random& random, std::vector<OpCase>& to) {
     for (const Size& s : kSizes) {
       const Operand residual = normals(random, stream, s.rows * s.cols),
                     y = normals(random, act, s.rows * s.cols);
-      to.push_back({OpKind::residual_add,
+      to.push_back({plan::OpKind::residual_add,
                     size_text(act, s.rows, s.cols),
-                    AddAttrs{s.rows, s.cols},
+                    plan::AddAttrs{s.rows, s.cols},
                     {residual, y},
                     {written(stream, plus(residual.before, y.before))}});
       // The residual repeats, and the rows begin within a period.
@@ -173,9 +173,9 @@ void residual_add(Random& random, std::vector<OpCase>& to) {
       for (int64_t r = 0; r < s.rows; ++r)
         for (int64_t i = 0; i < s.cols; ++i)
           sum[r * s.cols + i] += repeats.before[(row0 + r) % period * s.cols + i];
-      to.push_back({OpKind::residual_add,
+      to.push_back({plan::OpKind::residual_add,
                     size_text(act, s.rows, s.cols) + " period " + std::to_string(period),
-                    AddAttrs{s.rows, s.cols, period, row0},
+                    plan::AddAttrs{s.rows, s.cols, period, row0},
                     {repeats, y},
                     {written(stream, sum)}});
     }
@@ -197,17 +197,17 @@ double value_of(Activation f, double u) {
   throw std::logic_error("an activation without a formula");
 }
 
-void activation(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void activation(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const Activation f : cpu::testing::kFunctions) {
-        ActivationAttrs a{.rows = s.rows, .cols = s.cols, .function = f};
+        plan::ActivationAttrs a{.rows = s.rows, .cols = s.cols, .function = f};
         Operand u = normals(random, act, s.rows * s.cols, 2);
         for (double& x : u.before)  // differences must not straddle ReLU's kink
           if (std::abs(x) < 1e-3) x = 0.5;
         const auto value = [f](double x) { return value_of(f, x); };
         const std::string what = size_text(act, s.rows, s.cols) + " " + name_of(f);
-        if (kind == OpKind::activation) {
+        if (kind == plan::OpKind::activation) {
           Numbers g;
           for (const double x : u.before) g.push_back(value(x));
           to.push_back({kind, what, a, {u}, {written(act, g)}});
@@ -231,10 +231,10 @@ void column_sum(Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes) {
       const Operand x = normals(random, act, s.rows * s.cols);
-      SumAttrs a{.rows = s.rows, .cols = s.cols};
+      plan::SumAttrs a{.rows = s.rows, .cols = s.cols};
       a.accumulate = s.rows > 5;
       const Numbers sums = column_sums(s, x.before);
-      to.push_back({OpKind::column_sum,
+      to.push_back({plan::OpKind::column_sum,
                     size_text(act, s.rows, s.cols),
                     a,
                     {x},
@@ -251,30 +251,30 @@ void period_sum(Random& random, std::vector<OpCase>& to) {
       Numbers sums(static_cast<size_t>(period * cols));
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < cols; ++j) sums[(row0 + r) % period * cols + j] += dx.before[r * cols + j];
-      to.push_back(
-          {OpKind::period_sum,
-           size_text(DType::f32, rows, cols) + (adds ? " adding" : ""),
-           PeriodSumAttrs{.rows = rows, .cols = cols, .accumulate = adds, .period = period, .row0 = row0},
-           {dx},
-           {adds ? added(random, DType::f32, sums) : written(DType::f32, sums)}});
+      to.push_back({plan::OpKind::period_sum,
+                    size_text(DType::f32, rows, cols) + (adds ? " adding" : ""),
+                    plan::PeriodSumAttrs{
+                        .rows = rows, .cols = cols, .accumulate = adds, .period = period, .row0 = row0},
+                    {dx},
+                    {adds ? added(random, DType::f32, sums) : written(DType::f32, sums)}});
     }
 }
 
 // Each element against its own draw; in validation nothing is dropped. One size has two tokens of each
 // sample's five, from the second on.
-void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void dropout(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const double training : {1.0, 0.0}) {
         const bool cut = s.rows == 33;
-        DropoutAttrs a{
+        plan::DropoutAttrs a{
             .rows = s.rows, .cols = s.cols, .period = 50, .row0 = 3, .rate = 0.3f, .stream = 5, .seed = 1234};
         const bool zig_zag = cut && act != DType::f32;
         if (cut) a.sample = 5, a.tokens = zig_zag ? TokenRuns{0, 1, 3, 1} : TokenRuns{1, 2};
         OpCase c{kind, size_text(act, s.rows, s.cols) + (training > 0 ? "" : " of a validation"), a, {}, {}};
-        Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
-        scalars.before[kTraining] = training;
-        scalars.before[kStep] = 7;
+        Operand scalars = given(DType::f32, Numbers(plan::kScalars, 0.0));
+        scalars.before[plan::kTraining] = training;
+        scalars.before[plan::kStep] = 7;
         const Operand x = normals(random, act, s.rows * s.cols);
         const int64_t step = 7 + (act == DType::f16 ? 1 : 0);  // fp16 counts a step when it has ended
         const DropoutDraw draw{1234, 5, a.rate, step};
@@ -296,7 +296,7 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
           mask.before.push_back(static_cast<double>(word));
         }
         c.writes = {in_place(0, x, want)};
-        if (kind == OpKind::dropout) {
+        if (kind == plan::OpKind::dropout) {
           c.reads = {x, scalars};
           c.writes.push_back(
               masked ? Operand{DType::i32, Numbers(mask.before.size(), 0.0), mask.before, 1e-12} : Operand{});
@@ -310,26 +310,26 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
 
 }  // namespace
 
-void add_row_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+void add_row_cases(plan::OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
-    case OpKind::residual_norm:
+    case plan::OpKind::residual_norm:
       return residual_norm(random, to);
-    case OpKind::norm_residual:
+    case plan::OpKind::norm_residual:
       return norm_residual(random, to);
-    case OpKind::residual_norm_backward:
-    case OpKind::norm_residual_backward:
+    case plan::OpKind::residual_norm_backward:
+    case plan::OpKind::norm_residual_backward:
       return norm_backward(kind, random, to);
-    case OpKind::residual_add:
+    case plan::OpKind::residual_add:
       return residual_add(random, to);
-    case OpKind::activation:
-    case OpKind::activation_backward:
+    case plan::OpKind::activation:
+    case plan::OpKind::activation_backward:
       return activation(kind, random, to);
-    case OpKind::column_sum:
+    case plan::OpKind::column_sum:
       return column_sum(random, to);
-    case OpKind::period_sum:
+    case plan::OpKind::period_sum:
       return period_sum(random, to);
-    case OpKind::dropout:
-    case OpKind::dropout_backward:
+    case plan::OpKind::dropout:
+    case plan::OpKind::dropout_backward:
       return dropout(kind, random, to);
     default:
       return;

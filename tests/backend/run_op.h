@@ -17,29 +17,29 @@ namespace isobar::testing {
 
 class OpInPlan {
  public:
-  OpInPlan(const OpCase& c, const Workspace& workspace) : case_(c) {
-    Builder b(0, 1, workspace);
+  OpInPlan(const OpCase& c, const plan::Workspace& workspace) : case_(c) {
+    plan::Builder b(0, 1, workspace);
     const auto hold = [&](const Operand& o) {
-      if (!o) return View{};
+      if (!o) return plan::View{};
       // Guard numbers follow, which must not change.
       return b.io("operand", o.type, o.count() + kBeside).slice(0, o.count());
     };
     for (const Operand& o : c.reads) reads_.push_back(hold(o));
     for (const Operand& o : c.writes)
       writes_.push_back(o.shares >= 0 ? reads_[static_cast<size_t>(o.shares)] : hold(o));
-    const int routine = b.begin("op", Pass::forward);
-    if (c.kind == OpKind::attention || c.kind == OpKind::attention_backward)
+    const int routine = b.begin("op", plan::Pass::forward);
+    if (c.kind == plan::OpKind::attention || c.kind == plan::OpKind::attention_backward)
       b.emit_with_workspace(c.kind, "op", c.attrs, reads_, writes_);
     else
       b.emit(c.kind, "op", c.attrs, reads_, writes_);
     b.end();
     b.plan.train.push_back({routine, 0, 0});
     plan_ = std::move(b.plan);
-    place(plan_);
-    check_operands(plan_.ops[0]);
+    plan::place(plan_);
+    plan::check_operands(plan_.ops[0]);
   }
 
-  const Plan& plan() const { return plan_; }
+  const plan::Plan& plan() const { return plan_; }
 
   /// Runs the op, and compares its results.
   void run(Backend& backend) const {
@@ -52,10 +52,11 @@ class OpInPlan {
     backend.download(whole());
     for (size_t i = 0; i < writes_.size(); ++i)
       if (writes_[i]) judge(backend, writes_[i], case_.writes[i], i);
-    for (const View& v : whole()) {
+    for (const plan::View& v : whole()) {
       const std::byte* const beside = backend.host(v) + (v.count - kBeside) * size_of(type_of(v));
       for (int64_t j = 0; j < kBeside * size_of(type_of(v)); ++j)
-        ASSERT_EQ(beside[j], kPattern) << "behind an operand of " << name_of(case_.kind) << " " << case_.what;
+        ASSERT_EQ(beside[j], kPattern)
+            << "behind an operand of " << plan::name_of(case_.kind) << " " << case_.what;
     }
   }
 
@@ -63,23 +64,23 @@ class OpInPlan {
   static constexpr int64_t kBeside = 16;
   static constexpr std::byte kPattern{0xa5};
 
-  DType type_of(const View& v) const { return plan_.buffers[static_cast<size_t>(v.buffer)].dtype; }
-  std::vector<View> whole() const {
-    std::vector<View> all;
+  DType type_of(const plan::View& v) const { return plan_.buffers[static_cast<size_t>(v.buffer)].dtype; }
+  std::vector<plan::View> whole() const {
+    std::vector<plan::View> all;
     for (const auto* views : {&reads_, &writes_})
-      for (const View& v : *views)
+      for (const plan::View& v : *views)
         if (v) all.push_back({v.buffer, 0, plan_.buffers[static_cast<size_t>(v.buffer)].count});
     return all;
   }
 
-  void put(Backend& backend, const View& v, const Operand& o) const {
+  void put(Backend& backend, const plan::View& v, const Operand& o) const {
     if (!v) return;
     std::byte* const to = backend.host({v.buffer, 0, v.count + kBeside});
     for (int64_t i = 0; i < o.count(); ++i) write(to, o.type, i, o.before[static_cast<size_t>(i)]);
     std::fill_n(to + v.count * size_of(o.type), kBeside * size_of(o.type), kPattern);
   }
 
-  void judge(Backend& backend, const View& v, const Operand& o, size_t index) const {
+  void judge(Backend& backend, const plan::View& v, const Operand& o, size_t index) const {
     const std::byte* const from = backend.host({v.buffer, 0, v.count + kBeside});
     double off = 0, size = 0;
     for (size_t i = 0; i < o.want.size(); ++i) {
@@ -89,7 +90,7 @@ class OpInPlan {
     }
     const double distance = std::sqrt(size > 0 ? off / size : off);
     EXPECT_TRUE(distance <= o.allowed)
-        << name_of(case_.kind) << " " << case_.what << ", " << writes_of(case_.kind)[index].name
+        << plan::name_of(case_.kind) << " " << case_.what << ", " << plan::writes_of(case_.kind)[index].name
         << ": |got - want| / |want| = " << distance << ", allowed " << o.allowed;
   }
 
@@ -129,16 +130,17 @@ class OpInPlan {
   }
 
   const OpCase& case_;
-  std::vector<View> reads_, writes_;
-  Plan plan_;
+  std::vector<plan::View> reads_, writes_;
+  plan::Plan plan_;
 };
 
 /// The kinds that a back end claims in the op table, except transfers (tests/comm) and fetch.
-inline std::vector<OpKind> kinds_of(Backends backend) {
-  std::vector<OpKind> all;
-  for (int k = 0; k < kOpKinds; ++k) {
-    const OpInfo& row = info_of(static_cast<OpKind>(k));
-    if ((row.backends & backend) && row.price != PriceClass::transfer && row.kind != OpKind::fetch)
+inline std::vector<plan::OpKind> kinds_of(plan::Backends backend) {
+  std::vector<plan::OpKind> all;
+  for (int k = 0; k < plan::kOpKinds; ++k) {
+    const plan::OpInfo& row = plan::info_of(static_cast<plan::OpKind>(k));
+    if ((row.backends & backend) && row.price != plan::PriceClass::transfer &&
+        row.kind != plan::OpKind::fetch)
       all.push_back(row.kind);
   }
   return all;

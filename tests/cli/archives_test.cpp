@@ -9,7 +9,7 @@
 #include "tests/cli/shell.h"
 #include "tests/data/files.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using test::NetcdfOptions;
@@ -54,7 +54,7 @@ TEST_F(Archives, ThatAreWholeTrain) {
 TEST_F(Archives, ATornChunkIsNamed) {
   for (const char* compressor : {"none", "zstd"}) {
     const std::string store = std::string(compressor) + ".zarr";
-    convert(dir_ / "t.nc", {}, dir_ / store, {.format = "zarr3", .chunks = {.compressor = compressor}});
+    data::convert(dir_ / "t.nc", {}, dir_ / store, {.format = "zarr3", .chunks = {.compressor = compressor}});
     const std::filesystem::path chunk = dir_ / store / "t/c/5/0/0";
     ASSERT_TRUE(std::filesystem::exists(chunk));
     std::filesystem::resize_file(chunk, std::filesystem::file_size(chunk) / 2);
@@ -76,4 +76,4 @@ TEST_F(Archives, UnequalTimeAxesAreNamed) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -5,7 +5,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 json predicted(const Words& run, const std::string& machine) {
@@ -60,4 +60,4 @@ TEST(Checkpoints, HaveTheBytesThatWerePredictedAndAFitComesNearerToTheirSeconds)
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

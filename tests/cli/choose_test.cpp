@@ -8,7 +8,7 @@
 #include "tests/cli/shell.h"
 #include "tests/pattern.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
@@ -450,4 +450,4 @@ TEST_F(Choose, OldSpellingsAnswerAsTheNewOnesAndNameThem) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

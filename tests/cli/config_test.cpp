@@ -3,7 +3,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 class Config : public InDirectory {
@@ -62,4 +62,4 @@ TEST_F(Config, KeysAreListedAndSearched) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

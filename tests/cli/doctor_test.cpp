@@ -15,7 +15,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 #ifdef ISOBAR_OPEN_MPI
@@ -137,30 +137,30 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
     std::filesystem::create_directories((dir_ / file).parent_path());
     write_atomically(dir_ / file, text + "\n");
   };
-  EXPECT_EQ(cpu_places({0, 1, 2}, dir_).usable(), 3);  // without any files
-  for (int c = 0; c < 8; ++c) {                        // two sockets of two cores of two threads each
+  EXPECT_EQ(engine::cpu_places({0, 1, 2}, dir_).usable(), 3);  // without any files
+  for (int c = 0; c < 8; ++c) {                                // two sockets of two cores of two threads each
     const std::string cpu = "sys/devices/system/cpu/cpu" + std::to_string(c);
     says(cpu + "/topology/thread_siblings_list", std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
     std::filesystem::create_directories(dir_ / cpu / (c % 4 < 2 ? "node0" : "node1"));
   }
-  const auto places = [&](const std::vector<int>& cpus) { return cpu_places(cpus, dir_); };
+  const auto places = [&](const std::vector<int>& cpus) { return engine::cpu_places(cpus, dir_); };
   EXPECT_EQ(places({0, 4}).usable(), 1);
   EXPECT_EQ(places({0, 1, 5}).usable(), 2);
-  EXPECT_EQ(examine_threads(places({0, 1, 4, 5})).health, Health::ok);
-  Check all = examine_threads(places({0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(doctor::examine_threads(places({0, 1, 4, 5})).health, doctor::Health::ok);
+  doctor::Check all = doctor::examine_threads(places({0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(all.found, "8 hardware threads of 4 cores in 2 NUMA nodes: runs use 4");
-  EXPECT_EQ(all.health, Health::look);
+  EXPECT_EQ(all.health, doctor::Health::look);
   EXPECT_NE(all.mend.find("mpiexec -n 2 --map-by numa --bind-to numa"), std::string::npos) << all.mend;
 
   says("proc/self/cgroup", "0::/job/step");  // the smallest limit of a group and of those above it
   says("sys/fs/cgroup/job/step/cpu.max", "max 100000");
   EXPECT_EQ(places({0, 1, 2, 3}).usable(), 4);
   says("sys/fs/cgroup/job/cpu.max", "250000 100000");
-  all = examine_threads(places({0, 1, 2, 3}));
+  all = doctor::examine_threads(places({0, 1, 2, 3}));
   EXPECT_EQ(
       all.found,
       "4 hardware threads of 4 cores in 2 NUMA nodes, of which the control group allows 2.5: runs use 2");
-  EXPECT_EQ(all.health, Health::look);
+  EXPECT_EQ(all.health, doctor::Health::look);
   says("proc/self/cgroup", "9:name=systemd:/\n2:cpu,cpuacct:/docker\n0::/");  // version 1 of control groups
   says("sys/fs/cgroup/cpu/docker/cpu.cfs_period_us", "100000");
   says("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "-1");
@@ -176,21 +176,21 @@ TEST_F(Doctor, SaysHowMuchMemoryItsControlGroupAllows) {
     std::filesystem::create_directories((dir_ / file).parent_path());
     write_atomically(dir_ / file, text + "\n");
   };
-  EXPECT_EQ(examine_memory(dir_).health, Health::ok);  // no group is named
+  EXPECT_EQ(doctor::examine_memory(dir_).health, doctor::Health::ok);  // no group is named
   says("proc/self/cgroup", "0::/job/step");
   says("sys/fs/cgroup/job/step/memory.max", "max");
-  EXPECT_EQ(examine_memory(dir_).health, Health::ok);
+  EXPECT_EQ(doctor::examine_memory(dir_).health, doctor::Health::ok);
   says("sys/fs/cgroup/job/memory.max", std::to_string(3 << 29));
   says("sys/fs/cgroup/job/memory.current", std::to_string(1 << 29));
-  const Check c = examine_memory(dir_);
-  EXPECT_EQ(c.health, Health::look);
+  const doctor::Check c = doctor::examine_memory(dir_);
+  EXPECT_EQ(c.health, doctor::Health::look);
   EXPECT_NE(c.found.find("allows 1.5 GiB (0.5 GiB are in use)"), std::string::npos) << c.found;
   EXPECT_NE(c.mend.find("--mem"), std::string::npos) << c.mend;
   says("proc/self/cgroup", "7:memory:/docker\n2:cpu,cpuacct:/docker\n0::/");  // version 1 of control groups
   says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "9223372036854771712");
-  EXPECT_EQ(examine_memory(dir_).health, Health::ok);
+  EXPECT_EQ(doctor::examine_memory(dir_).health, doctor::Health::ok);
   says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", std::to_string(1 << 30));
-  EXPECT_NE(examine_memory(dir_).found.find("allows 1.0 GiB"), std::string::npos);
+  EXPECT_NE(doctor::examine_memory(dir_).found.find("allows 1.0 GiB"), std::string::npos);
 }
 
 // A copy of Linux' files on the cores' frequencies.
@@ -202,18 +202,18 @@ TEST_F(Doctor, NamesCoresWhoseFrequencyIsHeldDown) {
     write_atomically(of / "scaling_governor", governor + "\n");
     write_atomically(of / "cpuinfo_max_freq", "3500000\n");
     write_atomically(of / "scaling_max_freq", std::to_string(may) + "\n");
-    return examine_clocks(dir_ / "sys").front();
+    return doctor::examine_clocks(dir_ / "sys").front();
   };
-  Check c = core(0, "intel_pstate", "powersave", 3500000);
-  EXPECT_EQ(c.health, Health::ok) << c.found;
+  doctor::Check c = core(0, "intel_pstate", "powersave", 3500000);
+  EXPECT_EQ(c.health, doctor::Health::ok) << c.found;
   EXPECT_EQ(c.found, "up to 3.50 GHz, governor powersave");
   c = core(0, "acpi-cpufreq", "powersave", 3500000);
-  EXPECT_EQ(c.health, Health::look) << c.found;
+  EXPECT_EQ(c.health, doctor::Health::look) << c.found;
   EXPECT_NE(c.mend.find("cpupower frequency-set -g performance"), std::string::npos) << c.mend;
   c = core(0, "acpi-cpufreq", "performance", 3500000);
-  EXPECT_EQ(c.health, Health::ok) << c.found;
+  EXPECT_EQ(c.health, doctor::Health::ok) << c.found;
   c = core(1, "acpi-cpufreq", "performance", 2100000);
-  EXPECT_EQ(c.health, Health::look) << c.found;
+  EXPECT_EQ(c.health, doctor::Health::look) << c.found;
   EXPECT_NE(c.found.find("held to 60 % of that"), std::string::npos) << c.found;
 }
 
@@ -302,4 +302,4 @@ TEST_F(Doctor, NamesASlowCore) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -8,7 +8,7 @@
 
 #include "shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST_F(Ends, SetupKeepsAnEnvironmentThatItCannotReplace) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

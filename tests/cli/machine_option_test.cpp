@@ -4,7 +4,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST_F(MachineOption, NothingIsSubmittedWhileAnAccountIsMissing) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -5,7 +5,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 class Migrants : public InDirectory {
@@ -162,4 +162,4 @@ TEST_F(Migrants, SweepsAndSearchesTakeThemInTheirForm) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

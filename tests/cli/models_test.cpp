@@ -4,7 +4,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
@@ -106,4 +106,4 @@ TEST_F(Models, OfHuggingFaceAreRead) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

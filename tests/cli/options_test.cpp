@@ -7,7 +7,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
@@ -180,4 +180,4 @@ TEST_F(Options, OneNumberOfAcceleratorsThatCannotBeDoesNotEndTheOthers) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,4 +81,4 @@ TEST_F(Output, AFullDiskUnderAnOutputFileIsAnErrorAndDevicesStayDevices) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -9,7 +9,7 @@
 #include "model/base/text/csv_table.h"
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ TEST_F(OwnRunsCommand, ScoreSaysWhatAFewRowsAreWorth) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

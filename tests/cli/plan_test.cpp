@@ -5,7 +5,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 // A limit of two seconds of processor time and 500 MB, which the kernel enforces.
@@ -80,4 +80,4 @@ TEST_F(PlanCommand, WhatIsHugeIsPredictedOrRefusedWithinTheSameLimits) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -8,7 +8,7 @@
 #include "tests/paths.h"
 #include "tests/pattern.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 const std::string kMachines = source_dir() + "/configs/machines/";
@@ -371,4 +371,4 @@ TEST(ScoreCommand, LeavesWholeCampaignsOut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

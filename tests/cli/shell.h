@@ -14,7 +14,7 @@
 #include "model/base/system/files.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct Answer {
   int code = -1;  // as the shell reports it: 128 + signal where one ended the command
@@ -60,4 +60,4 @@ class InDirectory : public ::testing::Test {
   std::filesystem::path dir_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::cli

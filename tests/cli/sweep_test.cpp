@@ -17,7 +17,7 @@
 #include "model/base/system/files.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
@@ -267,4 +267,4 @@ TEST_F(SweepCommand, RefusesWhatContradictsItself) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

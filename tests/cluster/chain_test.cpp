@@ -12,36 +12,40 @@
 #include "model/base/text/yaml.h"
 #include "tests/sweep/support.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 namespace fs = std::filesystem;
 
-class ChainTest : public SweepTest {
+class ChainTest : public sweep::SweepTest {
  protected:
-  Trial trial(int64_t every, int64_t steps = 1000) {
+  sweep::Trial trial(int64_t every, int64_t steps = 1000) {
     write("base.yaml", "net: {embed_dim: 64, depth: 1}\ntrain: {global_batch: 8, checkpoint_every: " +
                            std::to_string(every) + "}\n");
     write("sweep.yaml", "base: base.yaml\nsteps: " + std::to_string(steps) + "\naxes: {train.seed: [0]}\n");
-    sweep_ = load_sweep_spec((scratch_ / "sweep.yaml").string());
-    return expand(sweep_).trials.at(0);
+    sweep_ = sweep::load_sweep_spec((scratch_ / "sweep.yaml").string());
+    return sweep::expand(sweep_).trials.at(0);
   }
-  TrialDir directory(const Trial& t, int64_t most = 3) { return {scratch_ / "results", t, 2, most}; }
-  void save(const TrialDir& dir, int64_t step, const std::string& more = "") {
+  sweep::TrialDir directory(const sweep::Trial& t, int64_t most = 3) {
+    return {scratch_ / "results", t, 2, most};
+  }
+  void save(const sweep::TrialDir& dir, int64_t step, const std::string& more = "") {
     char name[64];
     std::snprintf(name, sizeof name, "checkpoints/step-%08ld", static_cast<long>(step));
     fs::create_directories(dir.path() / (name + more));
     write_atomically(dir.path() / (name + more) / "state.json", "{}");
   }
-  void log(const TrialDir& dir, const std::string& line) { append_line(dir.path() / "result.jsonl", line); }
-  void log_start(const TrialDir& dir, const Trial& t) {
+  void log(const sweep::TrialDir& dir, const std::string& line) {
+    append_line(dir.path() / "result.jsonl", line);
+  }
+  void log_start(const sweep::TrialDir& dir, const sweep::Trial& t) {
     log(dir, nlohmann::json({{"event", "run_start"}, {"schema", 1}, {"spec", to_json(t.spec)}, {"ranks", 1}})
                  .dump());
   }
   static ClusterSpec cluster(const std::string& yaml) {
     return cluster_from_json(parse_yaml(yaml, "m.yaml"), "m.yaml");
   }
-  SweepSpec sweep_;
+  sweep::SweepSpec sweep_;
 };
 
 // Reference: a plain count of consecutive starts that left no newer checkpoint.
@@ -53,8 +57,8 @@ TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
   for (int round = 0; round < 20; ++round) {
     fs::remove_all(scratch_ / "results");
     const int64_t most = 1 + static_cast<int64_t>(random() % 4);
-    const Trial t = trial(10);
-    TrialDir dir = directory(t, most);
+    const sweep::Trial t = trial(10);
+    sweep::TrialDir dir = directory(t, most);
     int64_t step = 0, starts = 0, in_a_row = 0;
     for (bool over = false; !over && starts < 40;) {
       EXPECT_EQ(dir.prepare(t.chained()), step > 0);
@@ -63,7 +67,7 @@ TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
       if (further) save(dir, step += 1 + static_cast<int64_t>(random() % 30));
       save(dir, step + 5, ".tmp");  // what a kill left unfinished is none
       in_a_row = further ? 0 : in_a_row + 1;
-      dir.settle(verdict_of_job(states[random() % 3], "7"), "7");
+      dir.settle(sweep::verdict_of_job(states[random() % 3], "7"), "7");
       over = in_a_row >= most;
       ASSERT_EQ(dir.finished(), over) << "start " << starts << ", " << in_a_row << " in a row, " << most;
       EXPECT_EQ(dir.attempt(), starts);
@@ -74,39 +78,39 @@ TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
 
 // It resumed from an earlier checkpoint and then saved a later one, though not beyond the damaged one.
 TEST_F(ChainTest, WhatASetAsideCheckpointHeldIsNotHeldAgainstAStart) {
-  const Trial t = trial(10);
-  TrialDir dir = directory(t, 1);
+  const sweep::Trial t = trial(10);
+  sweep::TrialDir dir = directory(t, 1);
   dir.prepare(true);
   save(dir, 90), save(dir, 100);
-  dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+  dir.settle(sweep::verdict_of_job("TIMEOUT", "7"), "7");
   ASSERT_TRUE(dir.prepare(true));
   const fs::path last = dir.path() / "checkpoints/step-00000100";
   fs::rename(last, last.string() + ".damaged");
   save(dir, 95);
   EXPECT_EQ(dir.saved_step(), 95);
   EXPECT_TRUE(dir.came_further());
-  dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+  dir.settle(sweep::verdict_of_job("TIMEOUT", "7"), "7");
   EXPECT_FALSE(dir.finished()) << "its only try was not used up";
-  const auto words = trainer_command("isobar", dir.path(), 1, "first", true);
+  const auto words = sweep::trainer_command("isobar", dir.path(), 1, "first", true);
   EXPECT_EQ(words.back(), "--set-aside-damaged") << "a chain does so by itself";
 }
 
 TEST_F(ChainTest, WithoutCheckpointsAskedForAStartIsANewOne) {
-  const Trial t = trial(0);
-  TrialDir dir = directory(t);
+  const sweep::Trial t = trial(0);
+  sweep::TrialDir dir = directory(t);
   for (int n = 1; n <= 3; ++n) {
     EXPECT_FALSE(dir.finished());
     EXPECT_FALSE(dir.prepare(t.chained()));
     save(dir, 10 * n);  // train.checkpoint_best writes some
-    dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+    dir.settle(sweep::verdict_of_job("TIMEOUT", "7"), "7");
   }
   EXPECT_TRUE(dir.finished());
 }
 
 // The file holds the records of all jobs, and a failure in an earlier one must not count for this one.
 TEST_F(ChainTest, WhatAnEarlierStartWroteIsNotHeldAgainstTheNext) {
-  const Trial t = trial(10);
-  TrialDir dir = directory(t);
+  const sweep::Trial t = trial(10);
+  sweep::TrialDir dir = directory(t);
   dir.prepare(true);
   log_start(dir, t);
   log(dir, R"({"event":"step","step":10,"seconds":0.1})");
@@ -114,30 +118,33 @@ TEST_F(ChainTest, WhatAnEarlierStartWroteIsNotHeldAgainstTheNext) {
   write_atomically(dir.path() / "err", "Cannot allocate memory\n");
   save(dir, 10);
   EXPECT_TRUE(dir.tail().ended);
-  dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+  dir.settle(sweep::verdict_of_job("TIMEOUT", "7"), "7");
   ASSERT_TRUE(dir.prepare(true));
   EXPECT_FALSE(dir.tail().started);
   EXPECT_FALSE(dir.adopt());
-  EXPECT_EQ(dir.judge({.end = ProcessEnd::exited, .code = 1}).run_class, RunClass::launch_fail);
+  EXPECT_EQ(dir.judge({.end = sweep::ProcessEnd::exited, .code = 1}).run_class,
+            records::RunClass::launch_fail);
   EXPECT_FALSE(dir.finished());
   ASSERT_TRUE(dir.prepare(true));
   log_start(dir, t);
   save(dir, 20);
-  EXPECT_EQ(dir.judge({.end = ProcessEnd::signalled, .code = SIGSEGV}).run_class, RunClass::crash);
+  EXPECT_EQ(dir.judge({.end = sweep::ProcessEnd::signalled, .code = SIGSEGV}).run_class,
+            records::RunClass::crash);
   EXPECT_FALSE(dir.finished()) << "it came further: from there it may come past the place";
   ASSERT_TRUE(dir.prepare(true));
   log_start(dir, t);
-  EXPECT_EQ(dir.judge({.end = ProcessEnd::signalled, .code = SIGSEGV}).run_class, RunClass::crash);
+  EXPECT_EQ(dir.judge({.end = sweep::ProcessEnd::signalled, .code = SIGSEGV}).run_class,
+            records::RunClass::crash);
   EXPECT_TRUE(dir.finished()) << "it did not";
   EXPECT_TRUE(fs::exists(dir.path() / "attempt-1/err"));
   EXPECT_TRUE(fs::exists(dir.path() / "checkpoints/step-00000010/state.json"));
 }
 
 TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
-  Trial t = trial(100, 10000);
-  t.forecast = Forecast{.step_s = 0.4, .upper_s = 0.5, .checkpoint_s = 6};
+  sweep::Trial t = trial(100, 10000);
+  t.forecast = sweep::Forecast{.step_s = 0.4, .upper_s = 0.5, .checkpoint_s = 6};
   const ClusterSpec c = cluster("{scheduler: pbs, start: openmpi, start_s: 20, max_time_s: 3600}");
-  const std::vector<const Trial*> trials = {&t};
+  const std::vector<const sweep::Trial*> trials = {&t};
   const auto asked = [&] { return plan_jobs(trials, sweep_, c, scratch_ / "results").at(0); };
   // The whole trial would take 10,000 steps of 0.5 s and 101 checkpoints of 6 s: more than a job may.
   EXPECT_EQ(asked().time_s, 3600);
@@ -145,7 +152,7 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   EXPECT_NE(asked().lead_from.find("predicted"), std::string::npos) << asked().lead_from;
 
   // 1,000 steps are left, and the job before has shown steps of 0.25 s and checkpoints of 8 s
-  TrialDir dir = directory(t);
+  sweep::TrialDir dir = directory(t);
   dir.prepare(true);
   log_start(dir, t);
   for (int step = 8990; step <= 9000; ++step)
@@ -161,7 +168,7 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   EXPECT_LE(asked().time_s, static_cast<int64_t>(1.25 * work + 2 * lead + 200));
 
   // Ranks have time to end, however short a checkpoint is.
-  t.forecast = Forecast{.step_s = 0.001, .upper_s = 0.001, .checkpoint_s = 0.01};
+  t.forecast = sweep::Forecast{.step_s = 0.001, .upper_s = 0.001, .checkpoint_s = 0.01};
   fs::remove_all(scratch_ / "results");
   EXPECT_DOUBLE_EQ(asked().lead_s, 10 + sweep_.limits.grace_s + kReserve_s);
 
@@ -171,9 +178,9 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
 }
 
 TEST_F(ChainTest, NoTimeoutHasToFitIntoAJobButACheckpointHas) {
-  Trial t = trial(100, 1000000);
-  t.forecast = Forecast{.step_s = 1, .upper_s = 1.5, .checkpoint_s = 30};
-  const std::vector<const Trial*> trials = {&t};
+  sweep::Trial t = trial(100, 1000000);
+  t.forecast = sweep::Forecast{.step_s = 1, .upper_s = 1.5, .checkpoint_s = 30};
+  const std::vector<const sweep::Trial*> trials = {&t};
   EXPECT_EQ(plan_jobs(trials, sweep_, cluster("{max_time_s: 3600}"), scratch_.path()).at(0).time_s, 3600);
   try {
     plan_jobs(trials, sweep_, cluster("{max_time_s: 120, job_time_s: 60}"), scratch_.path());
@@ -196,4 +203,4 @@ TEST_F(ChainTest, SlurmTellsAJobByItsLead) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -22,7 +22,7 @@
 #include "model/base/text/yaml.h"
 #include "tests/sweep/support.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -42,7 +42,7 @@ TEST(JobScript, EveryWordReachesTheCommandAsItIs) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Scratch scratch;
+  sweep::Scratch scratch;
   for (int i = 0; i < 20; ++i) {
     ClusterSpec c = cluster("{scheduler: slurm}");
     std::vector<std::string> words = {"/usr/bin/printf", "%s\\n"};
@@ -237,7 +237,7 @@ TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(slow[0].node, "d");
 
-  Scratch scratch;
+  sweep::Scratch scratch;
   const std::string file = scratch / "preflight.json";
   write_atomically(file, j.dump());
   EXPECT_EQ(slow_nodes_in(file, {"a", "b", "c", "d", "e"}).size(), 1u);
@@ -248,23 +248,23 @@ TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
   }
 }
 
-class PlanTest : public SweepTest {};
+class PlanTest : public sweep::SweepTest {};
 
 // Each value removed or of another type: refused by one error with the file's name, unless optional.
 TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
-  const SweepSpec s = sweep("axes: {train.seed: [0, 1]}\ntimeout_s: 300\n");
-  const Matrix m = expand(s);
+  const sweep::SweepSpec s = sweep("axes: {train.seed: [0, 1]}\ntimeout_s: 300\n");
+  const sweep::Matrix m = sweep::expand(s);
   const ClusterSpec c = cluster("{ranks_per_node: 2}");
-  std::vector<const Trial*> trials;
-  for (const Trial& t : m.trials) trials.push_back(&t);
+  std::vector<const sweep::Trial*> trials;
+  for (const sweep::Trial& t : m.trials) trials.push_back(&t);
   const json whole = description_of(plan_jobs(trials, s, c, scratch_.path()).at(0), "isobar-1", s, {}, c);
-  const JobDir job(scratch_.path(), "isobar-1");
+  const sweep::JobDir job(scratch_.path(), "isobar-1");
   const std::string file = job.path() / "job.json";
   const auto read = [&](const json& j) {
     write_atomically(file, j.dump());
     const json about = job.description();
     cluster_from_json(about.at("cluster"), file);
-    for (const json& one : about.at("trials")) trial_from_json(one, file);
+    for (const json& one : about.at("trials")) sweep::trial_from_json(one, file);
   };
   read(whole);
   size_t refused = 0;
@@ -295,14 +295,15 @@ TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
 }
 
 TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
-  const SweepSpec s = sweep("axes: {gpus: [1, 2, 4], train.seed: [0, 1, 2, 3, 4, 5]}\ntimeout_s: 300\n");
-  const Matrix m = expand(s);
+  const sweep::SweepSpec s =
+      sweep("axes: {gpus: [1, 2, 4], train.seed: [0, 1, 2, 3, 4, 5]}\ntimeout_s: 300\n");
+  const sweep::Matrix m = sweep::expand(s);
   ClusterSpec c = cluster("{ranks_per_node: 2, job_time_s: 120, start_s: 20, max_time_s: 900}");
-  std::vector<const Trial*> trials;
-  for (const Trial& t : m.trials) trials.push_back(&t);
+  std::vector<const sweep::Trial*> trials;
+  for (const sweep::Trial& t : m.trials) trials.push_back(&t);
   std::multiset<std::string> planned;
   for (const PlannedJob& job : plan_jobs(trials, s, c, scratch_.path())) {
-    for (const Trial* t : job.trials) {
+    for (const sweep::Trial* t : job.trials) {
       EXPECT_EQ(c.nodes(t->ranks()), job.nodes);
       planned.insert(t->id);
     }
@@ -311,20 +312,20 @@ TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
     EXPECT_LE(job.time_s, 900);
   }
   EXPECT_EQ(planned.size(), m.trials.size());
-  for (const Trial& t : m.trials) EXPECT_EQ(planned.count(t.id), 1u);
+  for (const sweep::Trial& t : m.trials) EXPECT_EQ(planned.count(t.id), 1u);
   c.max_time_s = 320;
   EXPECT_THROW(plan_jobs(trials, s, c, scratch_.path()), ConfigError);
 }
 
 TEST_F(PlanTest, OnSharedNodesJobsHoldTrialsOfOneSizeAndAreChargedTheirPart) {
-  const SweepSpec s = sweep("axes: {gpus: [1, 2, 4, 8], train.seed: [0, 1]}\ntimeout_s: 300\n");
-  const Matrix m = expand(s);
-  std::vector<const Trial*> trials;
-  for (const Trial& t : m.trials) trials.push_back(&t);
+  const sweep::SweepSpec s = sweep("axes: {gpus: [1, 2, 4, 8], train.seed: [0, 1]}\ntimeout_s: 300\n");
+  const sweep::Matrix m = sweep::expand(s);
+  std::vector<const sweep::Trial*> trials;
+  for (const sweep::Trial& t : m.trials) trials.push_back(&t);
   const auto sizes = [&](const ClusterSpec& c) {
     std::map<std::pair<int64_t, int64_t>, double> hours;
     for (const PlannedJob& job : plan_jobs(trials, s, c, scratch_.path())) {
-      for (const Trial* t : job.trials) EXPECT_EQ(c.ranks_a_node(t->ranks()), job.ranks_a_node);
+      for (const sweep::Trial* t : job.trials) EXPECT_EQ(c.ranks_a_node(t->ranks()), job.ranks_a_node);
       hours[{job.nodes, job.ranks_a_node}] += node_hours(job, c, 3600);
     }
     return hours;
@@ -336,22 +337,22 @@ TEST_F(PlanTest, OnSharedNodesJobsHoldTrialsOfOneSizeAndAreChargedTheirPart) {
 }
 
 TEST_F(PlanTest, ATimeLimitOfJobsBoundsThatOfTrialsUnlessTheSweepGivesOne) {
-  const std::vector<Trial> trials = expand(sweep("axes: {train.seed: [0]}")).trials;
-  TrialLimits l;
+  const std::vector<sweep::Trial> trials = sweep::expand(sweep("axes: {train.seed: [0]}")).trials;
+  sweep::TrialLimits l;
   bound_limits(l, trials, cluster("{max_time_s: 7200}"));
-  EXPECT_EQ(time_limit(l, trials[0]), 3600);
+  EXPECT_EQ(sweep::time_limit(l, trials[0]), 3600);
   bound_limits(l, trials, cluster("{max_time_s: 600, job_time_s: 600}"));
-  EXPECT_EQ(time_limit(l, trials[0]), 600 - 5 - 60);  // grace_s, and what a job needs besides
+  EXPECT_EQ(sweep::time_limit(l, trials[0]), 600 - 5 - 60);  // grace_s, and what a job needs besides
   EXPECT_NO_THROW(
-      plan_jobs({&trials[0]}, SweepSpec{.limits = l}, cluster("{max_time_s: 600}"), scratch_.path()));
-  TrialLimits given{.timeout_s = 900, .timeout_given = true};
+      plan_jobs({&trials[0]}, sweep::SweepSpec{.limits = l}, cluster("{max_time_s: 600}"), scratch_.path()));
+  sweep::TrialLimits given{.timeout_s = 900, .timeout_given = true};
   bound_limits(given, trials, cluster("{max_time_s: 600}"));
   EXPECT_EQ(given.timeout_s, 900);
 }
 
 TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {
-  const SweepSpec s = sweep("axes: {train.seed: [0]}\ntimeout_s: 10\n");
-  const Matrix m = expand(s);
+  const sweep::SweepSpec s = sweep("axes: {train.seed: [0]}\ntimeout_s: 10\n");
+  const sweep::Matrix m = sweep::expand(s);
   const auto asks = [&](const std::string& yaml) {
     return plan_jobs({&m.trials.at(0)}, s, cluster(yaml), scratch_.path()).at(0).time_s;
   };
@@ -363,20 +364,20 @@ TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {
 }
 
 TEST_F(PlanTest, TimeLimitsComeFromForecastsUnlessTheSweepSaysThem) {
-  Trial t = expand(sweep("axes: {train.seed: [0]}")).trials[0];
-  TrialLimits l;
-  EXPECT_EQ(time_limit(l, t), 3600);
-  t.forecast = Forecast{.step_s = 1, .upper_s = 2};
-  EXPECT_EQ(time_limit(l, t), 60 + 4 * 2 * 4);  // 4 steps
+  sweep::Trial t = sweep::expand(sweep("axes: {train.seed: [0]}")).trials[0];
+  sweep::TrialLimits l;
+  EXPECT_EQ(sweep::time_limit(l, t), 3600);
+  t.forecast = sweep::Forecast{.step_s = 1, .upper_s = 2};
+  EXPECT_EQ(sweep::time_limit(l, t), 60 + 4 * 2 * 4);  // 4 steps
   l.timeout_given = true;
-  EXPECT_EQ(time_limit(l, t), 3600);
+  EXPECT_EQ(sweep::time_limit(l, t), 3600);
 }
 
 TEST_F(PlanTest, AJobThatWasGivenUpCannotBeginAgainAndKnowsIt) {
-  const JobDir job(scratch_.path(), "isobar-1");
+  const sweep::JobDir job(scratch_.path(), "isobar-1");
   write_atomically(job.path() / "owner", "0\n");
   write_atomically(job.path() / "job.json", "{\"schema\": 1}");
-  EXPECT_EQ(open_jobs(scratch_.path()), std::vector<std::string>{"isobar-1"});
+  EXPECT_EQ(sweep::open_jobs(scratch_.path()), std::vector<std::string>{"isobar-1"});
   EXPECT_EQ(job.begin_life(), 1);
   EXPECT_TRUE(job.is_life(1));
   EXPECT_EQ(job.begin_life(), 2);  // requeued: the first life is over
@@ -384,31 +385,31 @@ TEST_F(PlanTest, AJobThatWasGivenUpCannotBeginAgainAndKnowsIt) {
   job.close("NODE_FAIL");
   EXPECT_FALSE(job.is_life(2));
   EXPECT_EQ(job.begin_life(), 0);
-  EXPECT_TRUE(open_jobs(scratch_.path()).empty());
+  EXPECT_TRUE(sweep::open_jobs(scratch_.path()).empty());
 }
 
 TEST_F(PlanTest, FaultsOfTheInfrastructureAreTriedAgainAndThenFinal) {
-  const SweepSpec s = sweep("axes: {train.seed: [0]}");
-  const Trial t = expand(s).trials[0];
-  TrialDir dir(scratch_ / "results", t, 2, /*max_attempts=*/2);
+  const sweep::SweepSpec s = sweep("axes: {train.seed: [0]}");
+  const sweep::Trial t = sweep::expand(s).trials[0];
+  sweep::TrialDir dir(scratch_ / "results", t, 2, /*max_attempts=*/2);
   for (const char* state : {"NODE_FAIL", "PREEMPTED", "TIMEOUT", "BOOT_FAIL"}) {
     std::filesystem::remove_all(scratch_ / "results");
     dir.prepare();
-    dir.settle(verdict_of_job(state, "7"), "7");
+    dir.settle(sweep::verdict_of_job(state, "7"), "7");
     EXPECT_FALSE(dir.finished()) << state;
     dir.prepare();
-    dir.settle(verdict_of_job(state, "8"), "8");
+    dir.settle(sweep::verdict_of_job(state, "8"), "8");
     EXPECT_TRUE(dir.finished()) << state;
-    EXPECT_TRUE(load_run(dir.path()).complete);
+    EXPECT_TRUE(records::load_run(dir.path()).complete);
   }
   dir.prepare();
-  dir.settle(verdict_of_job("CANCELLED by 0", "9"), "9");
+  dir.settle(sweep::verdict_of_job("CANCELLED by 0", "9"), "9");
   EXPECT_FALSE(dir.finished()) << "what a person stopped is not held against the trial";
 }
 
 TEST_F(PlanTest, ALocalSweepKeepsOffADirectoryWithOpenJobs) {
-  const SweepSpec s = sweep("axes: {train.seed: [0]}");
-  const JobDir job(scratch_ / "results", "isobar-1");
+  const sweep::SweepSpec s = sweep("axes: {train.seed: [0]}");
+  const sweep::JobDir job(scratch_ / "results", "isobar-1");
   write_atomically(job.path() / "owner", "1\n");
   write_atomically(job.path() / "job.json", "{\"schema\": 1}");
   EXPECT_THROW(run(s), ConfigError);
@@ -417,4 +418,4 @@ TEST_F(PlanTest, ALocalSweepKeepsOffADirectoryWithOpenJobs) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "tests/sweep/support.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 class SchedulerAnswers : public testing::Test {
@@ -36,7 +36,7 @@ class SchedulerAnswers : public testing::Test {
     return R"({"Jobs":{")" + id + R"(":{"Job_Name":"isobar","job_state":")" + state +
            R"(","Resource_List":{"nodect":2},"resources_used":{"walltime":"00:01:40"},"exec_host":"n1/0+n2/0"}}})";
   }
-  Scratch scratch_;
+  sweep::Scratch scratch_;
   std::string path_;
 };
 
@@ -179,4 +179,4 @@ TEST_F(SchedulerAnswers, PbsPartialAnswersOfRandomJobs) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -13,7 +13,7 @@
 #include "model/base/text/yaml.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 struct Site {
@@ -128,4 +128,4 @@ TEST(Sites, OnlyKeysThatAPersonCanGiveAreRequired) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -10,7 +10,7 @@
 #include "tests/comm/ranks.h"
 #include "tests/comm/transport.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 uint32_t shared_seed() {
@@ -114,7 +114,7 @@ class Transfers : public testing::TestWithParam<DType> {
 
 TEST_P(Transfers, AllReduceSumsOverTheRanks) {
   TestComm comm({{"dp", all_ranks()}});
-  const Op op{OpKind::all_reduce, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
+  const plan::Op op{plan::OpKind::all_reduce, plan::Lane::dp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
   for (const int64_t n : {1, 7, 1000, 300001}) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -130,9 +130,9 @@ TEST_P(Transfers, AllReduceSumsOverTheRanks) {
 TEST_P(Transfers, AllReduceGivesTheMaximumOverTheRanks) {
   if (type != DType::f32) GTEST_SKIP() << "maxima are of f32";
   TestComm comm({{"tp", all_ranks()}});
-  TransferAttrs attrs{.group = 0};
+  plan::TransferAttrs attrs{.group = 0};
   attrs.largest = true;
-  const Op op{OpKind::all_reduce, Lane::tp, attrs, {}, {}, "x"};
+  const plan::Op op{plan::OpKind::all_reduce, plan::Lane::tp, attrs, {}, {}, "x"};
   const uint32_t seed = shared_seed();
   std::vector<std::vector<float>> inputs;
   for (int r = 0; r < world; ++r) inputs.push_back(data(seed, r, 1000));
@@ -151,7 +151,7 @@ TEST_P(Transfers, BroadcastGivesTheFirstRanksBits) {
   std::vector<int> ranks = all_ranks();
   std::reverse(ranks.begin(), ranks.end());
   TestComm comm({{"dp", ranks}});
-  const Op op{OpKind::broadcast, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
+  const plan::Op op{plan::OpKind::broadcast, plan::Lane::dp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
   const uint32_t seed = shared_seed();
   for (const int64_t n : {1, 50021}) {
     const auto sent = encode(data(seed, world - 1, n), type);
@@ -171,11 +171,11 @@ TEST_P(Transfers, AllGatherPutsPartsInGroupOrder) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
+    plan::Op op{plan::OpKind::all_gather, plan::Lane::tp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
     const bool even = round % 3 == 0, in_place = round % 2 == 0;
     auto parts = even ? std::vector<int64_t>(world, 1 + random() % 999)
                       : random_parts(random, round < 6 ? 50 : 100000);
-    if (!even) op.as<TransferAttrs>().receive = parts;
+    if (!even) op.as<plan::TransferAttrs>().receive = parts;
     std::vector<std::byte> expected;
     int64_t begin = 0, n = 0;
     for (int p = 0; p < world; ++p) {
@@ -200,11 +200,11 @@ TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Op op{OpKind::reduce_scatter, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
+    plan::Op op{plan::OpKind::reduce_scatter, plan::Lane::tp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
     const bool even = round % 3 == 0, in_place = round % 2 == 0;
     auto parts = even ? std::vector<int64_t>(world, 1 + random() % 999)
                       : random_parts(random, round < 6 ? 50 : 100000);
-    if (!even) op.as<TransferAttrs>().send = parts;
+    if (!even) op.as<plan::TransferAttrs>().send = parts;
     int64_t begin = 0, n = 0;
     for (int p = 0; p < world; ++p) {
       if (p < rank) begin += parts[p];
@@ -227,7 +227,7 @@ TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
 
 TEST_P(Transfers, SendsMeetTheReceivesOfTheirGroup) {
   // a ring, every rank sends and receives; one group per link, all of one name
-  std::vector<Group> groups;
+  std::vector<plan::Group> groups;
   const int to = (rank + 1) % world, from = (rank + world - 1) % world;
   groups.push_back({"forward", {rank, to}});
   groups.push_back({"forward", {from, rank}});
@@ -236,8 +236,10 @@ TEST_P(Transfers, SendsMeetTheReceivesOfTheirGroup) {
     const uint32_t seed = shared_seed();
     const auto sent = encode(data(seed, rank, n), type), expected = encode(data(seed, from, n), type);
     auto got = poison(n);
-    const Op send{OpKind::send, Lane::send_forward, TransferAttrs{.group = 0}, {}, {}, "send"};
-    const Op recv{OpKind::recv, Lane::recv_forward, TransferAttrs{.group = 1}, {}, {}, "recv"};
+    const plan::Op send{
+        plan::OpKind::send, plan::Lane::send_forward, plan::TransferAttrs{.group = 0}, {}, {}, "send"};
+    const plan::Op recv{
+        plan::OpKind::recv, plan::Lane::recv_forward, plan::TransferAttrs{.group = 1}, {}, {}, "recv"};
     TestRequests sending = comm.post(send, sent.data(), {n, 0}, nullptr, type);
     TestRequests receiving = comm.post(recv, nullptr, {0, n}, got.data(), type);
     finish(comm, receiving);
@@ -259,8 +261,12 @@ TEST(Comm, GroupsOfTheSameRanksDoNotMix) {
     for (const int turn : {0, 1}) {
       const int group = (turn + rank) % 2;
       std::vector<float>& x = group == 0 ? dp : tp;
-      const Op op{
-          OpKind::all_reduce, group == 0 ? Lane::dp : Lane::tp, TransferAttrs{.group = group}, {}, {}, "x"};
+      const plan::Op op{plan::OpKind::all_reduce,
+                        group == 0 ? plan::Lane::dp : plan::Lane::tp,
+                        plan::TransferAttrs{.group = group},
+                        {},
+                        {},
+                        "x"};
       requests[group] = comm.post(op, x.data(), {n, n}, x.data(), DType::f32);
     }
     for (TestRequests& r : requests) finish(comm, r);
@@ -272,7 +278,7 @@ TEST(Comm, GroupsOfTheSameRanksDoNotMix) {
 
 TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   // Every pair of ranks has a group, in another order on each rank; rank 0 has one more.
-  std::vector<Group> groups;
+  std::vector<plan::Group> groups;
   std::mt19937 random(rank);
   for (int r = 0; r < world; ++r)
     if (r != rank) groups.push_back({"pair", {std::min(r, rank), std::max(r, rank)}});
@@ -283,7 +289,12 @@ TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   std::vector<float> x(groups.size(), static_cast<float>(1 << rank));
   std::vector<TestRequests> requests;
   for (size_t g = 0; g < groups.size(); ++g) {
-    const Op op{OpKind::all_reduce, Lane::dp, TransferAttrs{.group = static_cast<int32_t>(g)}, {}, {}, "x"};
+    const plan::Op op{plan::OpKind::all_reduce,
+                      plan::Lane::dp,
+                      plan::TransferAttrs{.group = static_cast<int32_t>(g)},
+                      {},
+                      {},
+                      "x"};
     requests.push_back(comm.post(op, &x[g], {1, 1}, &x[g], DType::f32));
   }
   for (TestRequests& r : requests) finish(comm, r);
@@ -301,8 +312,9 @@ TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
   {
     TestComm comm({{"dp", all_ranks()}}, reversed);
     float x = rank == world - 1 ? 7.0f : 0.0f;  // first in the reversed world
-    TestRequests requests = comm.post({OpKind::broadcast, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"},
-                                      &x, {1, 1}, &x, DType::f32);
+    TestRequests requests =
+        comm.post({plan::OpKind::broadcast, plan::Lane::dp, plan::TransferAttrs{.group = 0}, {}, {}, "x"}, &x,
+                  {1, 1}, &x, DType::f32);
     finish(comm, requests);
     EXPECT_EQ(x, 7.0f);
   }
@@ -312,12 +324,12 @@ TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
 
 TEST(Comm, RefusesPartsThatDoNotAddUp) {
   TestComm comm({{"dp", all_ranks()}});
-  Op op{OpKind::all_gather, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
+  plan::Op op{plan::OpKind::all_gather, plan::Lane::dp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
   std::vector<float> x(2 * world + 1);
   EXPECT_THROW(comm.post(op, x.data(), {2, 2 * world + 1}, x.data(), DType::f32), std::logic_error);
-  op.as<TransferAttrs>().receive.assign(world, 2);
+  op.as<plan::TransferAttrs>().receive.assign(world, 2);
   EXPECT_THROW(comm.post(op, x.data(), {2, 2 * world + 1}, x.data(), DType::f32), std::logic_error);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::comm

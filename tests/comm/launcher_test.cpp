@@ -8,7 +8,7 @@
 #include "model/base/error.h"
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -108,4 +108,4 @@ TEST(Launcher, AnMpiIsNamedInAFewWords) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::comm

@@ -3,6 +3,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-namespace isobar {
+namespace isobar::comm {
 extern int rank, world;  // of MPI_COMM_WORLD
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <random>
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 using Kind = TransferCall::Kind;
@@ -123,7 +123,7 @@ class Transfers : public testing::Test {
     for (int size = 1; size <= 6; ++size)
       for (int round = 0; round < 8; ++round) body(size, round % 2 == 0);
   }
-  static void prepare(const Op& op, std::vector<Rank>& ranks) {
+  static void prepare(const plan::Op& op, std::vector<Rank>& ranks) {
     for (size_t r = 0; r < ranks.size(); ++r)
       ranks[r].calls = transfer_calls(
           op, static_cast<int>(r), static_cast<int>(ranks.size()),
@@ -136,17 +136,17 @@ class Transfers : public testing::Test {
 TEST_F(Transfers, AllReduceAndBroadcastWorkInTheOutput) {
   for_groups([&](int size, bool) {
     const int64_t n = any(50);
-    for (const OpKind kind : {OpKind::all_reduce, OpKind::broadcast}) {
+    for (const plan::OpKind kind : {plan::OpKind::all_reduce, plan::OpKind::broadcast}) {
       std::vector<Rank> ranks(size);
       Values expected(n, 0);
       for (int r = 0; r < size; ++r) {
         ranks[r].out = values(n);
         for (int64_t i = 0; i < n; ++i)
-          if (kind == OpKind::all_reduce || r == 0) expected[i] += ranks[r].out[i];
+          if (kind == plan::OpKind::all_reduce || r == 0) expected[i] += ranks[r].out[i];
       }
-      prepare({kind, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
+      prepare({kind, plan::Lane::dp, plan::TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
       run(ranks);
-      for (const Rank& r : ranks) EXPECT_EQ(r.out, expected) << name_of(kind);
+      for (const Rank& r : ranks) EXPECT_EQ(r.out, expected) << plan::name_of(kind);
     }
   });
 }
@@ -154,8 +154,8 @@ TEST_F(Transfers, AllReduceAndBroadcastWorkInTheOutput) {
 TEST_F(Transfers, AllGatherPutsPartsInGroupOrder) {
   for_groups([&](int size, bool even) {
     const Values p = parts(size, even);
-    Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
-    if (!even) op.as<TransferAttrs>().receive = p;
+    plan::Op op{plan::OpKind::all_gather, plan::Lane::tp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
+    if (!even) op.as<plan::TransferAttrs>().receive = p;
     std::vector<Rank> ranks(size);
     Values expected;
     for (int r = 0; r < size; ++r) {
@@ -172,8 +172,8 @@ TEST_F(Transfers, AllGatherPutsPartsInGroupOrder) {
 TEST_F(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
   for_groups([&](int size, bool even) {
     const Values p = parts(size, even);
-    Op op{OpKind::reduce_scatter, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
-    if (!even) op.as<TransferAttrs>().send = p;
+    plan::Op op{plan::OpKind::reduce_scatter, plan::Lane::tp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
+    if (!even) op.as<plan::TransferAttrs>().send = p;
     std::vector<Rank> ranks(size);
     Values total(sum(p), 0);
     for (int r = 0; r < size; ++r) {
@@ -195,12 +195,12 @@ TEST_F(Transfers, AllToAllGivesEachRankItsPartOfEverybody) {
     const Values same = parts(size, true);
     for (int r = 0; r < size; ++r) sent.push_back(even ? same : parts(size, false));
     std::vector<Rank> ranks(size);
-    std::vector<Op> ops;
+    std::vector<plan::Op> ops;
     for (int r = 0; r < size; ++r) {
-      Op op{OpKind::all_to_all, Lane::cp, TransferAttrs{.group = 0}, {}, {}, "x"};
+      plan::Op op{plan::OpKind::all_to_all, plan::Lane::cp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
       if (!even) {
-        op.as<TransferAttrs>().send = sent[r];
-        for (int from = 0; from < size; ++from) op.as<TransferAttrs>().receive.push_back(sent[from][r]);
+        op.as<plan::TransferAttrs>().send = sent[r];
+        for (int from = 0; from < size; ++from) op.as<plan::TransferAttrs>().receive.push_back(sent[from][r]);
       }
       ops.push_back(op);
       ranks[r].in = values(sum(sent[r]));
@@ -246,9 +246,9 @@ TEST_F(Transfers, CopiesGoToTheRanksOfTheirExpertsAndBack) {
         Values& to = arrived[e / held];
         to.insert(to.end(), from, from + counts[r][e] * width);
       }
-    Op op{OpKind::all_to_all, Lane::ep, TransferAttrs{.group = 0}, {}, {}, "x"};
-    op.as<TransferAttrs>().width = width, op.as<TransferAttrs>().back = back;
-    op.reads = {View{}, View{0, 0, static_cast<int64_t>(offsets.size())}};
+    plan::Op op{plan::OpKind::all_to_all, plan::Lane::ep, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
+    op.as<plan::TransferAttrs>().width = width, op.as<plan::TransferAttrs>().back = back;
+    op.reads = {plan::View{}, plan::View{0, 0, static_cast<int64_t>(offsets.size())}};
     std::vector<Rank> ranks(size);
     for (int r = 0; r < size; ++r) {
       ranks[r].in = back ? arrived[r] : sorted[r];
@@ -267,7 +267,7 @@ TEST_F(Transfers, ExchangeGoesOnceRoundTheRing) {
     const int64_t n = any(50);
     std::vector<Rank> ranks(size);
     for (Rank& r : ranks) r = {values(n), poison(n), {}};
-    prepare({OpKind::exchange, Lane::cp, TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
+    prepare({plan::OpKind::exchange, plan::Lane::cp, plan::TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
     run(ranks);
     for (int r = 0; r < size; ++r) EXPECT_EQ(ranks[r].out, ranks[(r + size - 1) % size].in);
   });
@@ -280,21 +280,23 @@ TEST_F(Transfers, SendsMeetTheirReceives) {
     ranks[0].in = values(n);
     ranks[1].out = poison(n);
     ranks[0].calls = transfer_calls(
-        {OpKind::send, Lane::send_forward, TransferAttrs{.group = 0}, {}, {}, "x"}, 0, 2, {n, 0});
+        {plan::OpKind::send, plan::Lane::send_forward, plan::TransferAttrs{.group = 0}, {}, {}, "x"}, 0, 2,
+        {n, 0});
     ranks[1].calls = transfer_calls(
-        {OpKind::recv, Lane::recv_forward, TransferAttrs{.group = 0}, {}, {}, "x"}, 1, 2, {0, n});
+        {plan::OpKind::recv, plan::Lane::recv_forward, plan::TransferAttrs{.group = 0}, {}, {}, "x"}, 1, 2,
+        {0, n});
     run(ranks);
     EXPECT_EQ(ranks[1].out, ranks[0].in);
   }
 }
 
 TEST_F(Transfers, RefusesPartsThatDoNotAddUpAndWhatIsNoTransfer) {
-  Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
-  op.as<TransferAttrs>().receive = {3, 4};
+  plan::Op op{plan::OpKind::all_gather, plan::Lane::tp, plan::TransferAttrs{.group = 0}, {}, {}, "x"};
+  op.as<plan::TransferAttrs>().receive = {3, 4};
   EXPECT_THROW(transfer_calls(op, 0, 2, {3, 8}), std::logic_error);
-  EXPECT_THROW(transfer_calls({OpKind::activation, Lane::compute, {}, {}, {}, "x"}, 0, 2, {3, 8}),
+  EXPECT_THROW(transfer_calls({plan::OpKind::activation, plan::Lane::compute, {}, {}, {}, "x"}, 0, 2, {3, 8}),
                std::logic_error);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::comm

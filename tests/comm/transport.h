@@ -5,10 +5,10 @@
 
 #ifndef ISOBAR_TEST_NCCL
 
-namespace isobar {
+namespace isobar::comm {
 using TestComm = Comm;
 using TestRequests = Requests;
-}  // namespace isobar
+}  // namespace isobar::comm
 
 #else
 
@@ -18,7 +18,7 @@ using TestRequests = Requests;
 #include "model/backend/cuda/runtime/device.h"
 #include "model/comm/nccl/nccl_comm.h"
 
-namespace isobar {
+namespace isobar::comm {
 
 struct Mirror {  // an output and its copy on the device
   std::byte *host, *device;
@@ -32,7 +32,7 @@ struct TestRequests {
 
 class TestComm {
  public:
-  explicit TestComm(const std::vector<Group>& groups)
+  explicit TestComm(const std::vector<plan::Group>& groups)
       : bootstrap_(groups),
         nccl_(groups, world_rank(), static_cast<int>(cuda::find_devices().all.size()) < world_size(),
               bootstrap_, 60),
@@ -45,8 +45,8 @@ class TestComm {
   TestComm(const TestComm&) = delete;
   TestComm& operator=(const TestComm&) = delete;
 
-  TestRequests post(const Op& op, const void* in, Extent counts, void* out, DType t) {
-    cudaStream_t stream = streams_.at(op.as<TransferAttrs>().group);
+  TestRequests post(const plan::Op& op, const void* in, Extent counts, void* out, DType t) {
+    cudaStream_t stream = streams_.at(op.as<plan::TransferAttrs>().group);
     TestRequests r;
     auto* from = static_cast<std::byte*>(const_cast<void*>(in));
     auto* to = static_cast<std::byte*>(out);
@@ -107,6 +107,6 @@ class TestComm {
   int64_t used_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::comm
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 TEST(Yielding, LastsAsLongAsTheCall) {
@@ -43,4 +43,4 @@ TEST(Yielding, EndsWithTheBeginningUnlessAUserChose) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::comm

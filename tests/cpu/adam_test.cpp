@@ -94,27 +94,27 @@ TEST(Adam, ZeroGradientLeavesTheParameter) {
 
 TEST(LossScale, BacksOffAtOnceAndGrowsAfterAWindow) {
   const cpu::LossScale p{4, 3};
-  float scalars[kScalars] = {};
-  scalars[kLossScale] = 16;
+  float scalars[plan::kScalars] = {};
+  scalars[plan::kLossScale] = 16;
   const auto step = [&](float norm2) {
     cpu::loss_scale(p, &norm2, scalars);
     return norm2;
   };
   EXPECT_EQ(step(512), 2);  // 512 / 16^2
-  EXPECT_EQ(scalars[kUnscale], 1.0f / 16);
-  EXPECT_EQ(scalars[kStep], 1);
+  EXPECT_EQ(scalars[plan::kUnscale], 1.0f / 16);
+  EXPECT_EQ(scalars[plan::kStep], 1);
   step(512);
   step(512);
-  EXPECT_EQ(scalars[kUnscale], 1.0f / 16) << "this step's gradients carry the old scale";
-  EXPECT_EQ(scalars[kLossScale], 32);
-  EXPECT_EQ(scalars[kStep], 3);
+  EXPECT_EQ(scalars[plan::kUnscale], 1.0f / 16) << "this step's gradients carry the old scale";
+  EXPECT_EQ(scalars[plan::kLossScale], 32);
+  EXPECT_EQ(scalars[plan::kStep], 3);
   for (const float bad : {INFINITY, NAN, INFINITY, NAN}) {
     step(bad);
-    EXPECT_EQ(scalars[kUnscale], 0);
-    EXPECT_EQ(scalars[kStep], 3);
-    EXPECT_EQ(scalars[kGoodSteps], 0);
+    EXPECT_EQ(scalars[plan::kUnscale], 0);
+    EXPECT_EQ(scalars[plan::kStep], 3);
+    EXPECT_EQ(scalars[plan::kGoodSteps], 0);
   }
-  EXPECT_EQ(scalars[kLossScale], 4) << "the least";
+  EXPECT_EQ(scalars[plan::kLossScale], 4) << "the least";
 }
 
 }  // namespace

@@ -159,44 +159,46 @@ TEST(Layers, DenormalsAreZerosAndANaNStaysInItsRow) {
 struct Chain {  // fetch, then layers and activations, as in a net's eval program
   explicit Chain(DType t = DType::f32) : type(t) {
     x = buffer(type, kRows * 14);
-    View from = x;
+    plan::View from = x;
     for (int i = 0; i < 3; ++i) {
       const int64_t n = i == 2 ? 1 : 64, k = i == 0 ? 14 : 64;
       u.push_back(buffer(type, kRows * n));
       linear(from, u.back(), n, k);
       if (i == 2) break;
       g.push_back(buffer(type, kRows * n));
-      plan.ops.push_back({.kind = OpKind::activation,
-                          .attrs = ActivationAttrs{.rows = kRows, .cols = n, .function = Activation::silu},
-                          .reads = {u.back()},
-                          .writes = {g.back()},
-                          .path = "activation"});
+      plan.ops.push_back(
+          {.kind = plan::OpKind::activation,
+           .attrs = plan::ActivationAttrs{.rows = kRows, .cols = n, .function = Activation::silu},
+           .reads = {u.back()},
+           .writes = {g.back()},
+           .path = "activation"});
       from = g.back();
     }
   }
-  View buffer(DType t, int64_t count) {
-    isobar::Buffer b{.name = "b", .kind = BufferKind::saved, .dtype = t, .count = count, .offset = end};
+  plan::View buffer(DType t, int64_t count) {
+    isobar::plan::Buffer b{
+        .name = "b", .kind = plan::BufferKind::saved, .dtype = t, .count = count, .offset = end};
     plan.buffers.push_back(b);
     end += (b.bytes() + 63) / 64 * 64;
     plan.memory.arena = end;
     return {static_cast<int32_t>(plan.buffers.size()) - 1, 0, count};
   }
-  void linear(const View& from, const View& to, int64_t n, int64_t k) {
-    plan.ops.push_back({.kind = OpKind::gemm,
-                        .attrs = GemmAttrs{.m = kRows, .n = n, .k = k, .trans_b = true},
+  void linear(const plan::View& from, const plan::View& to, int64_t n, int64_t k) {
+    plan.ops.push_back({.kind = plan::OpKind::gemm,
+                        .attrs = plan::GemmAttrs{.m = kRows, .n = n, .k = k, .trans_b = true},
                         .reads = {from, buffer(type, n * k), buffer(DType::f32, n)},
                         .writes = {to},
                         .path = "linear"});
   }
-  void read(const View& v) {
-    plan.ops.push_back({.kind = OpKind::cast,
-                        .attrs = ElementsAttrs{.count = v.count},
+  void read(const plan::View& v) {
+    plan.ops.push_back({.kind = plan::OpKind::cast,
+                        .attrs = plan::ElementsAttrs{.count = v.count},
                         .reads = {v},
                         .writes = {buffer(type, v.count)}});
   }
-  Program program() {
-    plan.routines = {{"forward", Pass::forward, 0, 0, static_cast<int32_t>(plan.ops.size())}};
-    return link(plan, {{0, 0, 0}}, true);
+  plan::Program program() {
+    plan.routines = {{"forward", plan::Pass::forward, 0, 0, static_cast<int32_t>(plan.ops.size())}};
+    return plan::link(plan, {{0, 0, 0}}, true);
   }
   std::vector<std::pair<int, int>> runs() {
     std::vector<std::pair<int, int>> found;
@@ -205,10 +207,10 @@ struct Chain {  // fetch, then layers and activations, as in a net's eval progra
   }
   static constexpr int64_t kRows = 333;
   const DType type;
-  Plan plan;
+  plan::Plan plan;
   int64_t end = 0;
-  View x;
-  std::vector<View> u, g;
+  plan::View x;
+  std::vector<plan::View> u, g;
 };
 using Runs = std::vector<std::pair<int, int>>;
 
@@ -225,7 +227,7 @@ TEST(RowRuns, AreLayersWhoseResultsNobodyElseReads) {
   EXPECT_EQ(g.runs(), (Runs{{0, 2}, {2, 5}}));
   Chain twice;  // two micro-batches: not fused
   twice.program();
-  const Program both = link(twice.plan, {{0, 0, 0}, {0, 1, 0}}, true);
+  const plan::Program both = plan::link(twice.plan, {{0, 0, 0}, {0, 1, 0}}, true);
   EXPECT_TRUE(row_runs(twice.plan, both, {twice.u.back()}).empty());
   const Running less(Isa::avx2, 1);
   EXPECT_EQ(Chain().runs(), Runs{});
@@ -238,13 +240,13 @@ TEST(RowRuns, EndWhereAnOpIsNoPlainLayer) {
     change(c.plan.ops[2]);
     return c.runs();
   };
-  EXPECT_EQ(with([](Op&) {}), (Runs{{0, 5}}));
-  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().accumulate = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().tf32 = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().fp8 = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().trans_a = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.reads[2] = View{}; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().k = 200; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op&) {}), (Runs{{0, 5}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.as<plan::GemmAttrs>().accumulate = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.as<plan::GemmAttrs>().tf32 = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.as<plan::GemmAttrs>().fp8 = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.as<plan::GemmAttrs>().trans_a = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.reads[2] = plan::View{}; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](plan::Op& o) { o.as<plan::GemmAttrs>().k = 200; }), (Runs{{0, 2}}));
 }
 
 // The second layer's result overwrites the net's input: correct for separate ops, but fused rows must not
@@ -261,13 +263,13 @@ TEST(RowRuns, GiveTheBitsOfTheirOps) {
   for (const Isa isa : isas()) {
     const Running running(isa, static_cast<int>(random.integer(1, 2)));
     Chain c;
-    const Program program = c.program();
+    const plan::Program program = c.program();
     Buffer together(DType::f32, c.end / 4), in_turn(DType::f32, c.end / 4);
-    for (const Op& op : c.plan.ops)
-      for (const View& v : op.reads)
-        if (v.buffer == c.x.buffer || op.kind == OpKind::gemm)
+    for (const plan::Op& op : c.plan.ops)
+      for (const plan::View& v : op.reads)
+        if (v.buffer == c.x.buffer || op.kind == plan::OpKind::gemm)
           for (int64_t i = 0; i < v.count; ++i)
-            together.set(address(c.plan, v, 0).first / 4 + i, random.normal(0.3));
+            together.set(plan::address(c.plan, v, 0).first / 4 + i, random.normal(0.3));
     std::memcpy(in_turn.data(), together.data(), together.bytes());
     CpuBackend one(c.plan, static_cast<std::byte*>(together.data()));
     CpuBackend other(c.plan, static_cast<std::byte*>(in_turn.data()));
@@ -275,8 +277,8 @@ TEST(RowRuns, GiveTheBitsOfTheirOps) {
     if (isa >= Isa::avx512) {
       ASSERT_EQ(runs.size(), 1u);
       one.launch(program, runs[0]);
-      for (const Op& op : c.plan.ops) other.launch(op, 0, 0);
-      const int64_t at = address(c.plan, c.u.back(), 0).first / 4;
+      for (const plan::Op& op : c.plan.ops) other.launch(op, 0, 0);
+      const int64_t at = plan::address(c.plan, c.u.back(), 0).first / 4;
       for (int64_t i = 0; i < Chain::kRows; ++i) ASSERT_EQ(together[at + i], in_turn[at + i]) << i;
     } else {
       EXPECT_TRUE(runs.empty());

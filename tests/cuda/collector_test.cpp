@@ -74,33 +74,33 @@ TEST(CuptiBuffers, AreReadRecordByRecordAndJoined) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  const SmallPlan s = small_plan();
+  const trace::SmallPlan s = trace::small_plan();
   Records buffer;
   const uint64_t t = 1'800'000'000'000'000'000u + random() % 1'000'000'000;  // as CUPTI's clock reads
   const auto call = static_cast<uint32_t>(random());
   // op 0: a kernel; op 1: a copy, under a call that another library also announced
-  buffer.add(link(call, external_id({4, 0}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
+  buffer.add(link(call, trace::external_id({4, 0}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
   buffer.add(call_record(CUPTI_ACTIVITY_KIND_RUNTIME, call));
   buffer.add(kernel(call, 0, t + 100, t + 250, "_ZN6isobar4cuda6kernelEi"));
   buffer.add(link(call + 1, 12345, CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1));
-  buffer.add(link(call + 1, external_id({4, 1}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
+  buffer.add(link(call + 1, trace::external_id({4, 1}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
   buffer.add(activity<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY, call + 1, 0, t + 300, t + 340));
   // ops 2 and 3: a graph's launch from instr 2 on
-  buffer.add(link(call + 2, external_id({4, 2}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
+  buffer.add(link(call + 2, trace::external_id({4, 2}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
   buffer.add(call_record(CUPTI_ACTIVITY_KIND_DRIVER, call + 2));
   buffer.add(kernel(call + 2, 901, t + 400, t + 460, "a"));
   buffer.add(activity<CUpti_ActivityMemset4>(CUPTI_ACTIVITY_KIND_MEMSET, call + 2, 902, t + 470, t + 480));
   buffer.add(kernel(call + 2, 903, t + 490, t + 500, "a"));
   // unattributed
   buffer.add(kernel(call + 3, 0, t + 600, t + 630, "_ZN6isobar4cuda7foreignEPfi"));
-  DeviceRecords records;
+  trace::DeviceRecords records;
   records.node_instr = {{901, 0}, {902, 1}, {903, 1}};
   read_buffer(buffer.data(), buffer.bytes(), records);
   EXPECT_EQ(records.activities.size(), 6u);
   EXPECT_EQ(records.links.size(), 3u);
 
   const auto begin = static_cast<int64_t>(t);
-  const DeviceJoin j = join(records, s.program, 0, begin);
+  const trace::DeviceJoin j = trace::join(records, s.program, 0, begin);
   ASSERT_EQ(j.spans.size(), 4u);
   const int64_t expected[4][2] = {{100, 250}, {300, 340}, {400, 460}, {470, 500}};
   for (int i = 0; i < 4; ++i) {
@@ -115,7 +115,7 @@ TEST(CuptiBuffers, AreReadRecordByRecordAndJoined) {
 
 TEST(CuptiBuffers, AnEmptyOneIsNothing) {
   if (!has_cupti()) GTEST_SKIP() << "there is no libcupti.so.13 here";
-  DeviceRecords records;
+  trace::DeviceRecords records;
   uint64_t nothing = 0;
   read_buffer(reinterpret_cast<uint8_t*>(&nothing), 0, records);
   EXPECT_TRUE(records.activities.empty());

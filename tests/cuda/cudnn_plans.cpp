@@ -70,13 +70,13 @@ std::vector<Wanted> wanted_on(const Gpu& gpu) {
     if (one.layout.cp > 1)
       ranks.push_back(static_cast<int>(one.layout.world() - 1));  // fewer tokens, if they are uneven
     for (const int rank : ranks) {
-      const Plan plan = build_plan(one, rank, cuda_workspace(gpu.capability()));
-      for (const Op& op : plan.ops) {
-        const bool backward = op.kind == OpKind::attention_backward;
-        if (!backward && op.kind != OpKind::attention) continue;
+      const plan::Plan plan = nets::build_plan(one, rank, cuda_workspace(gpu.capability()));
+      for (const plan::Op& op : plan.ops) {
+        const bool backward = op.kind == plan::OpKind::attention_backward;
+        if (!backward && op.kind != plan::OpKind::attention) continue;
         const DType act = plan.buffers[static_cast<size_t>(op.reads[0].buffer)].dtype;
-        Attention a = cuda::attention_of(op.as<AttentionAttrs>(), act, false);
-        a.biased = static_cast<bool>(bias_of_scores(op));
+        Attention a = cuda::attention_of(op.as<plan::AttentionAttrs>(), act, false);
+        a.biased = static_cast<bool>(plan::bias_of_scores(op));
         EXPECT_GE(op.writes.back().count * 4, attention_workspace(a, backward, gpu.capability())) << op.path;
         if (size_of(act) == 2) add(a, backward, run.name);
       }

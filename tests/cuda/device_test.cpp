@@ -31,15 +31,15 @@ TEST(Device, AskingForOneWhereThereIsNoneNamesTheKeyAndTheMend) {
 TEST(Device, RunDeviceChooses) {
   RunSpec spec;
   spec.file = "run.yaml";
-  EXPECT_FALSE(choose_device(spec, 0).gpu) << "cpu unless asked";
+  EXPECT_FALSE(engine::choose_device(spec, 0).gpu) << "cpu unless asked";
   const bool any = !find_devices().all.empty();
   spec.run.device = RunDevice::automatic;
-  EXPECT_EQ(choose_device(spec, 0).gpu, any);
+  EXPECT_EQ(engine::choose_device(spec, 0).gpu, any);
   spec.run.device = RunDevice::cuda;
   if (any)
-    EXPECT_TRUE(choose_device(spec, 0).gpu);
+    EXPECT_TRUE(engine::choose_device(spec, 0).gpu);
   else
-    EXPECT_THROW(choose_device(spec, 0), ConfigError);
+    EXPECT_THROW(engine::choose_device(spec, 0), ConfigError);
 }
 
 TEST(Device, AFailedCallSaysWhichAndWhere) {

@@ -27,11 +27,11 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   spec.policy.amp = Amp::bf16;
   spec.run.device = RunDevice::cuda;
   spec.run.cuda_graphs = GetParam();
-  const Mpi mpi;
-  const ComputeDevice device = choose_device(spec, 0);
-  const Plan plan = build_plan(spec, 0, workspace_of(device, spec, 1));
-  const Program program = link(plan, plan.train), init = link(plan, plan.init);
-  const auto processor = make_processor(device, spec, plan, mpi, 1, true);
+  const comm::Mpi mpi;
+  const engine::ComputeDevice device = engine::choose_device(spec, 0);
+  const plan::Plan plan = nets::build_plan(spec, 0, engine::workspace_of(device, spec, 1));
+  const plan::Program program = plan::link(plan, plan.train), init = plan::link(plan, plan.init);
+  const auto processor = engine::make_processor(device, spec, plan, mpi, 1, true);
   if (!processor->watch(program)) GTEST_SKIP() << processor->describe().dump();
   processor->stop_watching();
   const auto samples = [&](int32_t, const BatchPlaces& to) {
@@ -50,13 +50,13 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   constexpr int kSteps = 4;
   for (int step = 3; step < 3 + kSteps; ++step) run(program, step);
   processor->stop_watching();
-  const DeviceJoin j = processor->watched(0);
-  const std::string text = to_text(j.share);
+  const trace::DeviceJoin j = processor->watched(0);
+  const std::string text = trace::to_text(j.share);
   EXPECT_EQ(j.share.lost, 0) << text;
   EXPECT_GE(j.share.joined_share(), 0.98) << text;
   std::set<std::pair<int32_t, int32_t>> seen, ahead;  // of ops; of copies for the next step
-  for (const Span& s : j.spans) {
-    EXPECT_TRUE((s.lane == Lane::h2d ? ahead : seen).insert({s.step, s.instr}).second);
+  for (const trace::Span& s : j.spans) {
+    EXPECT_TRUE((s.lane == plan::Lane::h2d ? ahead : seen).insert({s.step, s.instr}).second);
     EXPECT_LT(s.begin_ns, s.end_ns);
     EXPECT_GE(s.step, 3);
     EXPECT_LT(s.step, 3 + kSteps);
@@ -65,7 +65,7 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   const bool sums_within_products = processor->describe()["fused"].contains("bias_gradient");
   for (int step = 3; step < 3 + kSteps; ++step)
     for (size_t i = 0; i < program.instrs.size(); ++i)
-      EXPECT_TRUE((sums_within_products && plan.ops[program.instrs[i].op].kind == OpKind::column_sum) ||
+      EXPECT_TRUE((sums_within_products && plan.ops[program.instrs[i].op].kind == plan::OpKind::column_sum) ||
                   seen.count({step, static_cast<int32_t>(i)}))
           << "step " << step << ": nothing ran for " << plan.ops[program.instrs[i].op].path;
 }

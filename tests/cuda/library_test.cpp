@@ -41,12 +41,12 @@ TEST(OnGpu, ProductsAreTheCpus) {
             if (choice == GemmChoice::timed) {  // timing adds to C: use another one
               const OnDevice other(c);
               gemms.prepare(key, {x.a, x.b, x.bias, other.data()}, workspace.data(), kGemmWorkspace,
-                            streams[Lane::compute]);
+                            streams[plan::Lane::compute]);
               streams.sync();
             } else {
-              gemms.prepare(key, x, workspace.data(), kGemmWorkspace, streams[Lane::compute]);
+              gemms.prepare(key, x, workspace.data(), kGemmWorkspace, streams[plan::Lane::compute]);
             }
-            gemms.run(key, x, workspace.data(), kGemmWorkspace, streams[Lane::compute]);
+            gemms.run(key, x, workspace.data(), kGemmWorkspace, streams[plan::Lane::compute]);
             streams.sync();
             cpu::gemm({m, n, k, key.trans_a, key.trans_b, in, in, out, bias, accumulate, tf32}, a.data(),
                       b.data(), bias32.f32(), c.data());
@@ -110,7 +110,7 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
           else
             x.aux = gu.data();
           key.align = alignment_of(x);
-          const cudaStream_t stream = streams[Lane::compute];
+          const cudaStream_t stream = streams[plan::Lane::compute];
           if (!gemms.prepare(key, x, workspace.data(), kGemmWorkspace, stream)) {
             std::cout << "cuBLASLt has no algorithm for " << text_of(key) << ": runs as two ops\n";
             EXPECT_TRUE(weights || in != DType::bf16 || m != 1024)
@@ -169,7 +169,7 @@ TEST(OnGpu, FusedAttentionIsThePlainKernels) {
     const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
     const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
         dk2(dk), dv1(dv), dv2(dv);
-    const cudaStream_t stream = streams[Lane::compute];
+    const cudaStream_t stream = streams[plan::Lane::compute];
     if (!cudnn_takes(a, true, device.major)) continue;
     fused.prepare(a, false, 1024);
     fused.prepare(a, true, bytes);

@@ -181,8 +181,8 @@ TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
     SCOPED_TRACE(std::string(c.name) + ", " + std::to_string(c.wanted));
     Words net = kVit.set + c.set + Words{"run.device=cuda", "policy.micro_batch=" + std::to_string(c.wanted)};
     const RunSpec spec = load_run_spec(kVit.config, net);
-    const auto need =
-        static_cast<int64_t>(std::ceil(device_memory(spec, gpu_workspace(spec), DeviceRoom{}).total()));
+    const auto need = static_cast<int64_t>(
+        std::ceil(nets::device_memory(spec, engine::gpu_workspace(spec), nets::DeviceRoom{}).total()));
     const Folder dir;
     std::string machine = text_of(source_dir() + "/configs/machines/dgx-h100.yaml");
     machine = replaced(machine, "\n  reported_bytes: [0-9]+", "\n  reported_bytes: " + std::to_string(need));
@@ -294,11 +294,11 @@ TEST(EmulatedRanks, SayWhatNcclTakesOfTheDevice) {
 
 /// True if a message names a transfer of the plan.
 bool names_transfer(const std::string& text) {
-  static const Plan plan =
-      build_plan(load_run_spec(tiny(), {"net.depth=2", "net.embed_dim=16", "net.num_heads=2", "layout.tp=2"}),
-                 0, cpu_workspace(1));
-  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
-    return is_collective(op.kind) && text.find(op.path) != std::string::npos;
+  static const plan::Plan plan = nets::build_plan(
+      load_run_spec(tiny(), {"net.depth=2", "net.embed_dim=16", "net.num_heads=2", "layout.tp=2"}), 0,
+      cpu_workspace(1));
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const plan::Op& op) {
+    return plan::is_collective(op.kind) && text.find(op.path) != std::string::npos;
   });
 }
 

@@ -17,10 +17,10 @@ TEST(Nvtx, RangesCarryTheOpsPathAndIndexInOneDomain) {
   const char* moved = std::getenv("ISOBAR_NVTX_PROBE");  // its path in a bundle differs
   const std::string file = moved ? moved : preload("nvtx_probe");
   ASSERT_EQ(::setenv("NVTX_INJECTION64_PATH", file.c_str(), 1), 0);  // before NVTX is first called
-  const SmallPlan s = small_plan();
+  const trace::SmallPlan s = trace::small_plan();
   {
     NvtxRanges ranges(s.plan);
-    for (const Instr& i : s.program.instrs) {
+    for (const plan::Instr& i : s.program.instrs) {
       ranges.begin(i.op);
       ranges.end();
     }
@@ -31,8 +31,8 @@ TEST(Nvtx, RangesCarryTheOpsPathAndIndexInOneDomain) {
   ASSERT_NE(probe, nullptr) << "NVTX did not load the probe";
   const auto log = reinterpret_cast<const char* (*)()>(dlsym(probe, "nvtx_probe_log"));
   std::ostringstream expected;
-  for (const Op& op : s.plan.ops) expected << "string isobar " << op.path << "\n";
-  for (const Instr& i : s.program.instrs)
+  for (const plan::Op& op : s.plan.ops) expected << "string isobar " << op.path << "\n";
+  for (const plan::Instr& i : s.program.instrs)
     expected << "push isobar " << s.plan.ops[i.op].path << " " << i.op << "\npop isobar\n";
   expected << "push isobar text forward, micro-batch 3\npop isobar\n";
   EXPECT_EQ(log(), expected.str());

@@ -54,16 +54,16 @@ std::vector<RunSpec> specs() {
 
 TEST(Workspace, IsAskedForByEveryOpThatTakesOneAndLiesInTheArena) {
   for (const RunSpec& s : specs()) {
-    const Plan plan = build_plan(s, 0, cuda_workspace());
-    for (const Op& op : plan.ops) {
+    const plan::Plan plan = nets::build_plan(s, 0, cuda_workspace());
+    for (const plan::Op& op : plan.ops) {
       const int64_t bytes = cuda_workspace()(op);
       EXPECT_EQ(op.workspace, bytes > 0) << op.path;
       if (bytes == 0) continue;
-      const View& w = op.writes.back();
+      const plan::View& w = op.writes.back();
       ASSERT_TRUE(w) << op.path;
       EXPECT_GE(w.count * 4, bytes) << op.path;
-      EXPECT_EQ(plan.buffers[w.buffer].kind, BufferKind::scratch) << op.path;
-      const auto [begin, end] = address(plan, w, 0);
+      EXPECT_EQ(plan.buffers[w.buffer].kind, plan::BufferKind::scratch) << op.path;
+      const auto [begin, end] = plan::address(plan, w, 0);
       EXPECT_EQ(begin % 256, 0) << op.path;  // cuBLASLt's requirement, which cudaMalloc meets
       EXPECT_LE(end, plan.memory.arena) << op.path;
     }
@@ -71,19 +71,19 @@ TEST(Workspace, IsAskedForByEveryOpThatTakesOneAndLiesInTheArena) {
 }
 
 TEST(Workspace, DependsOnTheOpAlone) {
-  const Workspace one = cuda_workspace(), other = cuda_workspace();
+  const plan::Workspace one = cuda_workspace(), other = cuda_workspace();
   std::map<std::string, int64_t> bytes;
   for (int round = 0; round < 2; ++round)
     for (const RunSpec& s : specs())
-      for (const Op& op : build_plan(s, 0, round == 0 ? one : other).ops) {
-        Op moved = op;  // the same op at other addresses
+      for (const plan::Op& op : nets::build_plan(s, 0, round == 0 ? one : other).ops) {
+        plan::Op moved = op;  // the same op at other addresses
         for (auto* views : {&moved.reads, &moved.writes})
-          for (View& v : *views)
+          for (plan::View& v : *views)
             if (v) v.offset += 1024, v.buffer += 7;
         EXPECT_EQ(one(op), other(moved)) << op.path;
         const auto [at, fresh] =
             bytes.try_emplace(name_of(s.policy.amp) + std::to_string(s.layout.world()) +
-                                  std::to_string(s.policy.zero) + op.path + shape_text(op),
+                                  std::to_string(s.policy.zero) + op.path + plan::shape_text(op),
                               one(op));
         EXPECT_EQ(at->second, one(op)) << op.path;
       }
@@ -91,26 +91,27 @@ TEST(Workspace, DependsOnTheOpAlone) {
 
 TEST(Workspace, ChangesNeitherWorkNorTheOtherOperands) {
   for (const RunSpec& s : specs()) {
-    const Workspace none([](const Op&) { return int64_t{0}; }, cuda_workspace().align);
-    const Plan without = build_plan(s, 0, none), with = build_plan(s, 0, cuda_workspace());
+    const plan::Workspace none([](const plan::Op&) { return int64_t{0}; }, cuda_workspace().align);
+    const plan::Plan without = nets::build_plan(s, 0, none), with = nets::build_plan(s, 0, cuda_workspace());
     ASSERT_EQ(without.ops.size(), with.ops.size());
     for (size_t i = 0; i < with.ops.size(); ++i) {
-      const Work a = work(without.ops[i], without), b = work(with.ops[i], with);
+      const plan::Work a = plan::work(without.ops[i], without), b = plan::work(with.ops[i], with);
       EXPECT_EQ(a.flops, b.flops) << with.ops[i].path;
       EXPECT_EQ(a.bytes(), b.bytes()) << with.ops[i].path;
     }
     EXPECT_GT(with.memory.arena, without.memory.arena);
-    for (const BufferKind k : {BufferKind::params, BufferKind::grads, BufferKind::adam, BufferKind::saved})
+    for (const plan::BufferKind k :
+         {plan::BufferKind::params, plan::BufferKind::grads, plan::BufferKind::adam, plan::BufferKind::saved})
       EXPECT_EQ(with.memory.by_kind[static_cast<int>(k)], without.memory.by_kind[static_cast<int>(k)]);
   }
 }
 
 TEST(GemmKey, NamesAllThatAnAlgorithmDependsOn) {
-  const Plan plan = build_plan(net(Amp::bf16), 0, cuda_workspace());
+  const plan::Plan plan = nets::build_plan(net(Amp::bf16), 0, cuda_workspace());
   std::set<std::string> texts;
   std::set<GemmKey> keys;
-  for (const Op& op : plan.ops) {
-    if (op.kind != OpKind::gemm) continue;
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != plan::OpKind::gemm) continue;
     const GemmKey key = key_of(op, plan, {nullptr, nullptr, nullptr, nullptr});
     EXPECT_EQ(key.align, 16);
     keys.insert(key);
@@ -169,15 +170,15 @@ TEST(StreamOrder, KeepsEveryWaitOfTheProgramAndAddsNone) {
   for (const RunSpec& s : specs())
     for (int rank = 0; rank < s.layout.world(); ++rank)
       for (const bool serial : {false, true}) {
-        const Plan plan = build_plan(s, rank, cuda_workspace());
-        const Program program = link(plan, plan.train, serial);
+        const plan::Plan plan = nets::build_plan(s, rank, cuda_workspace());
+        const plan::Program program = plan::link(plan, plan.train, serial);
         const StreamOrder order(program);
         ASSERT_EQ(order.list.size(), program.instrs.size());
         std::map<int32_t, size_t> recorded;  // event -> index in the list
         int32_t waits = 0;
         for (size_t i = 0; i < order.list.size(); ++i) {
           const Enqueue& e = order.list[i];
-          const Instr& instr = program.instrs[i];
+          const plan::Instr& instr = program.instrs[i];
           EXPECT_EQ(e.instr, static_cast<int32_t>(i));  // program order is NCCL's order on every rank
           EXPECT_EQ(e.lane, instr.lane);
           EXPECT_TRUE(order.used[static_cast<size_t>(e.lane)]);
@@ -195,7 +196,7 @@ TEST(StreamOrder, KeepsEveryWaitOfTheProgramAndAddsNone) {
         }
         EXPECT_EQ(static_cast<size_t>(order.events), recorded.size());
         const bool lanes = std::any_of(program.instrs.begin(), program.instrs.end(),
-                                       [](const Instr& i) { return i.lane != Lane::compute; });
+                                       [](const plan::Instr& i) { return i.lane != plan::Lane::compute; });
         EXPECT_EQ(waits > 0, lanes);
       }
 }
@@ -216,10 +217,10 @@ TEST(Libraries, HaveTheFunctionsThatAreAskedFor) {
 TEST(Arena, EveryBufferBeginsOnTheBytesThatTheBackendAsksFor) {
   for (const RunSpec& s : specs())
     for (const int64_t align : {64, 256, 512}) {
-      const Plan plan = build_plan(s, 0, {cuda_workspace(), align});
+      const plan::Plan plan = nets::build_plan(s, 0, {cuda_workspace(), align});
       EXPECT_EQ(plan.align, align);
       EXPECT_EQ(plan.memory.arena % align, 0);
-      for (const Buffer& b : plan.buffers) {
+      for (const plan::Buffer& b : plan.buffers) {
         if (b.offset < 0) continue;
         EXPECT_EQ(b.offset % align, 0) << b.name;
         EXPECT_EQ(b.slot_stride % align, 0) << b.name;

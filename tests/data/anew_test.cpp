@@ -76,8 +76,8 @@ std::vector<double> evenly(size_t n, double from, double to) {
   return x;
 }
 
-FieldChoice with_gaps() {
-  FieldChoice c;
+data::FieldChoice with_gaps() {
+  data::FieldChoice c;
   c.mask = "missing";
   return c;
 }
@@ -150,20 +150,22 @@ TEST(Anew, AKeyTwiceInAZip) {
       {"v/zarr.json", array_json({t, h, w}, {"time", "lat", "lon"}, {{"units", "now"}})},
       {"v/c/0/0/0", bytes_of(now)}};
   write_members(dir / "z.zip", members);
-  const FieldFiles files = open_fields(dir / "z.zip", "data.train", {});
+  const data::FieldFiles files = data::open_fields(dir / "z.zip", "data.train", {});
   EXPECT_EQ(files.at(0)->info().units[0], "now");
   std::vector<float> got(static_cast<size_t>(h * w));
   files[0]->read(0, files[0]->info().shape, nullptr, got.data());
   for (int64_t i = 0; i < h; ++i)  // north first
     for (int64_t j = 0; j < w; ++j) EXPECT_EQ(got[i * w + j], now[(h - 1 - i) * w + j]);
 
-  const auto npy = [&](const std::vector<float>& x) { return npy_bytes("<f4", {t, h, w}, bytes_of(x)); };
+  const auto npy = [&](const std::vector<float>& x) {
+    return data::npy_bytes("<f4", {t, h, w}, bytes_of(x));
+  };
   write_members(dir / "a.npz", {{"v.npy", npy(old)}, {"v.npy", npy(now)}});
-  const NpzFile npz(dir / "a.npz", "");
+  const data::NpzFile npz(dir / "a.npz", "");
   EXPECT_EQ(npz.names(), std::vector<std::string>{"v"});
   EXPECT_EQ(npz.read("v").values[0], static_cast<double>(now[0]));
   std::vector<float> of_npz(static_cast<size_t>(h * w));
-  open_fields(dir / "a.npz", "data.train", {}).at(0)->read(0, {1, h, w}, nullptr, of_npz.data());
+  data::open_fields(dir / "a.npz", "data.train", {}).at(0)->read(0, {1, h, w}, nullptr, of_npz.data());
   EXPECT_EQ(of_npz[0], now[0]);
 }
 
@@ -196,7 +198,7 @@ TEST(Anew, CoordinatesInPackedNumbersAndRadians) {
       f.put(f.column_name, {f.dims[2]}, packed ? "degrees_east" : "radian", lon, type, how("longitude"));
       f.fill(random_doubles(f.size(), 0, 1));
     }
-    const nlohmann::json j = inspect(dir / "c.nc");
+    const nlohmann::json j = data::inspect(dir / "c.nc");
     EXPECT_NEAR(j["latitude"][0].get<double>(), north, 0.01);
     EXPECT_NEAR(j["latitude"][1].get<double>(), south, 0.01);
     EXPECT_NEAR(j["longitude"][1].get<double>(), east, 0.01);
@@ -227,16 +229,16 @@ TEST(Anew, CoordinatesOfTwoDimensions) {
         f.put("where_e", {f.dims[1], f.dims[2]}, "degrees_east", lon);
         f.fill(random_doubles(f.size(), 0, 1));
       }
-      const nlohmann::json j = inspect(dir / "c.nc");
+      const nlohmann::json j = data::inspect(dir / "c.nc");
       EXPECT_NEAR(j["latitude"][0].get<double>(), *std::max_element(lat.begin(), lat.end()), 1e-3);
       EXPECT_NEAR(j["latitude"][1].get<double>(), 20, 1e-3);
       EXPECT_EQ(j.contains("no_degrees"), bent);
-      FieldChoice region;
+      data::FieldChoice region;
       region.region = {25, 0, 21, 8};
       if (bent)
-        expect_config_error([&] { inspect(dir / "c.nc", region); }, {"'data.region'", "where_n"});
+        expect_config_error([&] { data::inspect(dir / "c.nc", region); }, {"'data.region'", "where_n"});
       else
-        EXPECT_NO_THROW(inspect(dir / "c.nc", region));
+        EXPECT_NO_THROW(data::inspect(dir / "c.nc", region));
     }
 }
 
@@ -252,12 +254,12 @@ TEST(Anew, RowsThatAreNoDegrees) {
               [&](int id) { f.text(id, "axis", d == 1 ? "Y" : "X"); });
       f.fill(random_doubles(f.size(), 0, 1));
     }
-    const nlohmann::json j = inspect(dir / "c.nc");
+    const nlohmann::json j = data::inspect(dir / "c.nc");
     EXPECT_FALSE(j.contains("latitude")) << unit;
     EXPECT_TRUE(j.contains("no_degrees")) << unit;
-    FieldChoice region;
+    data::FieldChoice region;
     region.region = {25, 0, 21, 8};
-    expect_config_error([&] { inspect(dir / "c.nc", region); }, {"'data.region'", "no degrees"});
+    expect_config_error([&] { data::inspect(dir / "c.nc", region); }, {"'data.region'", "no degrees"});
   }
 }
 
@@ -284,7 +286,7 @@ TEST(Anew, CoordinatesThatAreNowhereAreRefused) {
       f.put("lat", {d[1]}, "degrees_north", c.lat), f.put("lon", {d[2]}, "degrees_east", c.lon);
       f.fill(random_doubles(f.size(), 0, 1));
     }
-    expect_config_error([&] { inspect(dir / "c.nc"); }, {"c.nc", c.why});
+    expect_config_error([&] { data::inspect(dir / "c.nc"); }, {"c.nc", c.why});
   }
 }
 
@@ -299,8 +301,8 @@ TEST(Anew, ACyclicPointIsCountedOnce) {
     f.put(f.column_name, {f.dims[2]}, "degrees_east", evenly(f.columns, -180, 180));
     f.fill(values = random_doubles(f.size(), 0, 1));
   }
-  const FieldFiles files = open_fields(dir / "c.nc", "data.train", {});
-  const FieldInfo& info = files.at(0)->info();
+  const data::FieldFiles files = data::open_fields(dir / "c.nc", "data.train", {});
+  const data::FieldInfo& info = files.at(0)->info();
   ASSERT_EQ(info.shape.width, static_cast<int64_t>(columns) - 1);
   EXPECT_EQ(info.longitude.size(), columns - 1);
   std::vector<float> got(rows * (columns - 1));
@@ -308,7 +310,7 @@ TEST(Anew, ACyclicPointIsCountedOnce) {
   for (size_t i = 0; i < rows; ++i)
     for (size_t j = 0; j + 1 < columns; ++j)
       EXPECT_EQ(got[i * (columns - 1) + j], static_cast<float>(values[i * columns + j]));
-  EXPECT_NE(inspect_text(inspect(dir / "c.nc")).find("is the first again"), std::string::npos);
+  EXPECT_NE(data::inspect_text(data::inspect(dir / "c.nc")).find("is the first again"), std::string::npos);
 }
 
 // --- what is missing -------------------------------------------------------------------------------------
@@ -348,7 +350,8 @@ TEST(Anew, RangesInPackedAndInUnpackedUnits) {
       }
       f.fill(values);
     }
-    EXPECT_NEAR(static_cast<double>(compute_statistics(dir / "m.nc", with_gaps()).mean[0]), sum / n, 1e-3)
+    EXPECT_NEAR(static_cast<double>(data::compute_statistics(dir / "m.nc", with_gaps()).mean[0]), sum / n,
+                1e-3)
         << l.attribute << " " << l.type << " scale " << scale;
   }
 }
@@ -371,7 +374,8 @@ TEST(Anew, AMissingValueOfAnotherWidth) {
           sum += values[i], ++n;
       f.fill(values);
     }
-    EXPECT_NEAR(static_cast<double>(compute_statistics(dir / "m.nc", with_gaps()).mean[0]), sum / n, 1e-3)
+    EXPECT_NEAR(static_cast<double>(data::compute_statistics(dir / "m.nc", with_gaps()).mean[0]), sum / n,
+                1e-3)
         << fill;
   }
 }
@@ -384,21 +388,23 @@ TEST(Anew, TimesThatAreNotUnderstoodMakeNoPairs) {
     const TempDir dir;
     NetcdfOptions o{.time_units = units};
     write_netcdf(dir / "t.nc", o, {random_packed(o)});
-    const nlohmann::json j = inspect(dir / "t.nc");
+    const nlohmann::json j = data::inspect(dir / "t.nc");
     EXPECT_EQ(j["pairs"], 0) << units;
-    EXPECT_NE(inspect_text(j).find("not understood"), std::string::npos) << units;
+    EXPECT_NE(data::inspect_text(j).find("not understood"), std::string::npos) << units;
     DataSpec d;
     d.train = dir / "t.nc";
-    const FieldShape shape{1, o.rows, o.columns};
-    expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); },
+    const data::FieldShape shape{1, o.rows, o.columns};
+    expect_config_error([&] { data::open_dataset(d, d.train, data::Split::train, shape); },
                         {"t.nc", "'data.train'", "time axis 'time'", "no pairs"});
     d.region = {60, 0, 55, 300};  // chosen, and times just as unknown
-    expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); }, {"t.nc", "time axis 'time'"});
-    FieldChoice dates;
+    expect_config_error([&] { data::open_dataset(d, d.train, data::Split::train, shape); },
+                        {"t.nc", "time axis 'time'"});
+    data::FieldChoice dates;
     dates.dates = {"2000", "2001"};
-    expect_config_error([&] { inspect(dir / "t.nc", dates); }, {"'data.dates'", "time axis 'time'"});
-    EXPECT_NO_THROW(compute_statistics(dir / "t.nc")) << units;  // of steps alone
-    expect_config_error([&] { compute_statistics(dir / "t.nc", {}, 0, false, 1); }, {"time axis 'time'"});
+    expect_config_error([&] { data::inspect(dir / "t.nc", dates); }, {"'data.dates'", "time axis 'time'"});
+    EXPECT_NO_THROW(data::compute_statistics(dir / "t.nc")) << units;  // of steps alone
+    expect_config_error([&] { data::compute_statistics(dir / "t.nc", {}, 0, false, 1); },
+                        {"time axis 'time'"});
   }
 }
 
@@ -413,22 +419,22 @@ TEST(Anew, CalendarsOfClimateModels) {
     nc_put_att_text(nc, v, "calendar", strlen(name), name);
     nc_close(nc);
   };
-  FieldChoice february;
+  data::FieldChoice february;
   february.dates = {"2000-02", "2000-02"};
   for (const auto& [name, days, last] :
        {std::tuple{"360_day", 3, "2000-03-02T00:00Z"}, std::tuple{"noleap", 1, "2000-03-04T00:00Z"},
         std::tuple{"366_day", 2, "2000-03-03T00:00Z"}, std::tuple{"standard", 2, "2000-03-03T00:00Z"}}) {
     calendar(name);
-    EXPECT_EQ(inspect(dir / "t.nc")["last_time"], last) << name;
-    EXPECT_EQ(inspect(dir / "t.nc", february)["steps"], days) << name;
+    EXPECT_EQ(data::inspect(dir / "t.nc")["last_time"], last) << name;
+    EXPECT_EQ(data::inspect(dir / "t.nc", february)["steps"], days) << name;
   }
   calendar("360_day");
   write_netcdf(dir / "u.nc", o, {random_packed(o)});
-  expect_config_error([&] { inspect(dir / "t.nc" + "," + (dir / "u.nc")); },
+  expect_config_error([&] { data::inspect(dir / "t.nc" + "," + (dir / "u.nc")); },
                       {"u.nc", "calendar", "'360_day'"});
-  FieldChoice sun;
+  data::FieldChoice sun;
   sun.forcings = {"solar_zenith"};
-  expect_config_error([&] { inspect(dir / "t.nc", sun); }, {"'data.forcings'", "other days"});
+  expect_config_error([&] { data::inspect(dir / "t.nc", sun); }, {"'data.forcings'", "other days"});
 }
 
 TEST(Anew, ATimeWithoutAValueIsNamed) {
@@ -436,7 +442,7 @@ TEST(Anew, ATimeWithoutAValueIsNamed) {
   NetcdfOptions o;
   o.times = {0, 1, std::nan(""), 3, 4};
   write_netcdf(dir / "t.nc", o, {random_packed(o)});
-  expect_config_error([&] { inspect(dir / "t.nc"); }, {"'time'", "no value at step 2"});
+  expect_config_error([&] { data::inspect(dir / "t.nc"); }, {"'time'", "no value at step 2"});
 }
 
 // --- omissions, and reasons for an empty archive ----------------------------------------------------------
@@ -456,7 +462,7 @@ TEST(Anew, WhatIsBesideTheFieldsIsListed) {
   NC(nc_def_grp(nc, "more", &group));
   NC(nc_def_var(group, "x", NC_FLOAT, 1, &time, &v));
   NC(nc_close(nc));
-  const std::string text = inspect_text(inspect(dir / "l.nc"));
+  const std::string text = data::inspect_text(data::inspect(dir / "l.nc"));
   for (const char* part :
        {"'names' holds text", "'series' lies along time (5), letters (4)", "group 'more' (x)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
@@ -484,7 +490,7 @@ TEST(Anew, EachCauseHasItsOwnWords) {
   const auto refused = [&](const std::vector<std::string>& parts) {
     std::vector<std::string> all = parts;
     all.emplace_back("w.nc");
-    expect_config_error([&] { inspect(dir / "w.nc"); }, all);
+    expect_config_error([&] { data::inspect(dir / "w.nc"); }, all);
   };
   file([&](int nc) {  // a mesh
     const int t = dim(nc, "time", 3), c = dim(nc, "cell", 20);

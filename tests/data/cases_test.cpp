@@ -19,24 +19,24 @@ std::string case_file(const std::string& name) {
   return source_dir() + "/tests/fixtures/cases/" + name;
 }
 
-FieldChoice missing_allowed() {
-  FieldChoice c;
+data::FieldChoice missing_allowed() {
+  data::FieldChoice c;
   c.mask = "missing";
   return c;
 }
 
 float mean_of(const std::string& name, size_t channel = 0) {
-  return compute_statistics(case_file(name), missing_allowed()).mean.at(channel);
+  return data::compute_statistics(case_file(name), missing_allowed()).mean.at(channel);
 }
 
 void expect_times(const std::string& name, const std::string& first, const std::string& last) {
-  const nlohmann::json j = inspect(case_file(name));
+  const nlohmann::json j = data::inspect(case_file(name));
   EXPECT_EQ(j["first_time"], first) << name;
   EXPECT_EQ(j["last_time"], last) << name;
 }
 
 void expect_area(const std::string& name, double north, double south, double west, double east) {
-  const nlohmann::json j = inspect(case_file(name));
+  const nlohmann::json j = data::inspect(case_file(name));
   EXPECT_NEAR(j["latitude"][0].get<double>(), north, 1e-3) << name;
   EXPECT_NEAR(j["latitude"][1].get<double>(), south, 1e-3) << name;
   EXPECT_NEAR(j["longitude"][0].get<double>(), west, 1e-3) << name;
@@ -45,7 +45,7 @@ void expect_area(const std::string& name, double north, double south, double wes
 
 TEST(Cases, OfAKeyTwiceInAZipTheLastCounts) {
   EXPECT_NEAR(mean_of("zip_chunk_written_again.zarr3.zip"), 282.265, 1e-3);
-  const nlohmann::json j = inspect(case_file("zip_attributes_written_again.zarr3.zip"));
+  const nlohmann::json j = data::inspect(case_file("zip_attributes_written_again.zarr3.zip"));
   EXPECT_EQ(j["fields"][0]["units"], "K");
   EXPECT_NEAR(j["fields"][0]["min"].get<double>(), 280, 1e-3);
   EXPECT_NEAR(j["fields"][0]["max"].get<double>(), 284.5, 1e-3);
@@ -58,14 +58,14 @@ TEST(Cases, TheStandardCalendarIsJulianBefore1582) {
 TEST(Cases, TimesHaveZonesAndSmallUnits) {
   expect_times("zone_minus6.nc", "2000-01-01T06:00Z", "2000-01-02T00:00Z");
   expect_times("microseconds.nc", "2000-01-01T00:00Z", "2000-01-01T18:00Z");
-  FieldChoice of_a_day;
+  data::FieldChoice of_a_day;
   of_a_day.dates = {"2000-01-01", "2000-01-01"};
-  EXPECT_EQ(inspect(case_file("microseconds.nc"), of_a_day)["steps"], 4);
+  EXPECT_EQ(data::inspect(case_file("microseconds.nc"), of_a_day)["steps"], 4);
 }
 
 TEST(Cases, DatesOfNumpyInZarr) {
   expect_times("datetime64_gap.zarr2.zip", "2000-01-01T00:00Z", "2000-02-12T04:00Z");
-  EXPECT_EQ(inspect(case_file("datetime64_gap.zarr2.zip"))["pairs"], 4);
+  EXPECT_EQ(data::inspect(case_file("datetime64_gap.zarr2.zip"))["pairs"], 4);
 }
 
 TEST(Cases, CoordinatesArePackedAsFieldsAre) {
@@ -75,30 +75,32 @@ TEST(Cases, CoordinatesArePackedAsFieldsAre) {
 // The two-dimensional coordinates reduce to rows and columns.
 TEST(Cases, CoordinatesOfTwoDimensionsAreUsed) {
   for (const char* name : {"coordinates_2d.nc", "projected_metres.nc"}) {
-    const nlohmann::json j = inspect(case_file(name));
+    const nlohmann::json j = data::inspect(case_file(name));
     EXPECT_GT(j["latitude"][0], j["latitude"][1]) << name;
     EXPECT_LE(j["latitude"][0], 90) << name;
-    FieldChoice region;
+    data::FieldChoice region;
     region.region = {60, -180, 45, 180};
     const double north = j["latitude"][0], south = j["latitude"][1];
     if (south > 60 || north < 45) {
-      expect_config_error([&] { inspect(case_file(name), region); }, {name, "'data.region'", "no row lies"});
+      expect_config_error([&] { data::inspect(case_file(name), region); },
+                          {name, "'data.region'", "no row lies"});
       continue;
     }
-    const nlohmann::json inside = inspect(case_file(name), region);
+    const nlohmann::json inside = data::inspect(case_file(name), region);
     EXPECT_LE(inside["latitude"][0], 60) << name;
     EXPECT_GE(inside["latitude"][1], 45) << name;
   }
-  expect_area("coordinates_2d.nc", 70, 40, inspect(case_file("coordinates_2d.nc"))["longitude"][0],
-              inspect(case_file("coordinates_2d.nc"))["longitude"][1]);
+  expect_area("coordinates_2d.nc", 70, 40, data::inspect(case_file("coordinates_2d.nc"))["longitude"][0],
+              data::inspect(case_file("coordinates_2d.nc"))["longitude"][1]);
 }
 
 TEST(Cases, NoLatitudeIsBeyond90) {
-  expect_config_error([] { inspect(case_file("latitude_beyond_90.nc")); }, {"'lat'", "120", "beyond 90"});
+  expect_config_error([] { data::inspect(case_file("latitude_beyond_90.nc")); },
+                      {"'lat'", "120", "beyond 90"});
 }
 
 TEST(Cases, AGribMessageOfTwoFields) {
-  const nlohmann::json j = inspect(case_file("two_fields_a_message.grib2"));
+  const nlohmann::json j = data::inspect(case_file("two_fields_a_message.grib2"));
   ASSERT_EQ(j["channels"], 2);
   EXPECT_EQ(j["fields"][0]["name"], "u500");
   EXPECT_EQ(j["fields"][1]["name"], "v500");
@@ -107,8 +109,9 @@ TEST(Cases, AGribMessageOfTwoFields) {
 }
 
 TEST(Cases, AValueOf9999BesideABitmap) {
-  const FieldFiles files = open_fields(case_file("value_9999_under_bitmap.grib2"), "data.train", {});
-  const FieldInfo& info = files.at(0)->info();
+  const data::FieldFiles files =
+      data::open_fields(case_file("value_9999_under_bitmap.grib2"), "data.train", {});
+  const data::FieldInfo& info = files.at(0)->info();
   std::vector<float> x(static_cast<size_t>(info.shape.size()));
   files[0]->read_with_gaps(0, info.shape, x.data());
   EXPECT_EQ(std::count_if(x.begin(), x.end(), [](float v) { return std::isnan(v); }), 1);
@@ -117,39 +120,39 @@ TEST(Cases, AValueOf9999BesideABitmap) {
 
 TEST(Cases, WhatIsMissingIsToldInTheVariablesOwnType) {
   EXPECT_LT(mean_of("missing_value_double.nc"), 300);
-  const nlohmann::json j = inspect(case_file("valid_range_unpacked.nc"));
+  const nlohmann::json j = data::inspect(case_file("valid_range_unpacked.nc"));
   EXPECT_EQ(j["fields"][0]["missing"], 0);
   EXPECT_NEAR(mean_of("valid_range_unpacked.nc"), 282.27, 0.1);
 }
 
 TEST(Cases, AChannelOfWhichNothingIsThereHasNoMean) {
-  expect_config_error([] { compute_statistics(case_file("nothing_there.nc"), missing_allowed()); },
+  expect_config_error([] { data::compute_statistics(case_file("nothing_there.nc"), missing_allowed()); },
                       {"nothing_there.nc", "'gap'", "no value at all"});
-  EXPECT_FALSE(inspect(case_file("nothing_there.nc"))["fields"][1].contains("mean"));
-  const std::string text = inspect_text(inspect(case_file("nothing_there.nc")));
+  EXPECT_FALSE(data::inspect(case_file("nothing_there.nc"))["fields"][1].contains("mean"));
+  const std::string text = data::inspect_text(data::inspect(case_file("nothing_there.nc")));
   EXPECT_EQ(text.find("train no net"), std::string::npos) << text;
   EXPECT_NE(text.find("data.mask: missing"), std::string::npos) << text;
 }
 
 TEST(Cases, TwoChannelsOfOneNameAreNamed) {
   const std::string file = case_file("u10_and_level_10.nc");
-  expect_config_error([&] { inspect(file); }, {"'u10'", "variable 'u10'", "a level of variable 'u'"});
-  EXPECT_EQ(inspect(file, {"u10"})["channels"], 1);
+  expect_config_error([&] { data::inspect(file); }, {"'u10'", "variable 'u10'", "a level of variable 'u'"});
+  EXPECT_EQ(data::inspect(file, {"u10"})["channels"], 1);
 }
 
 TEST(Cases, GroupsAreNamed) {
-  expect_config_error([] { inspect(case_file("in_a_group.nc")); },
+  expect_config_error([] { data::inspect(case_file("in_a_group.nc")); },
                       {"in_a_group.nc", "group 'forecast'", "t"});
-  expect_config_error([] { inspect(case_file("inner_group.zarr3.zip")); }, {"inner_group", "group '"});
+  expect_config_error([] { data::inspect(case_file("inner_group.zarr3.zip")); }, {"inner_group", "group '"});
 }
 
 TEST(Cases, ATimeThatIsNoAxis) {
-  expect_config_error([] { inspect(case_file("one_time_scalar.nc")); },
+  expect_config_error([] { data::inspect(case_file("one_time_scalar.nc")); },
                       {"'t'", "no time axis", "'time' is one number", "ncecat"});
 }
 
 TEST(Cases, TheContentSaysWhatAFileIs) {
-  const nlohmann::json j = inspect(case_file("netcdf4_named.h5"));
+  const nlohmann::json j = data::inspect(case_file("netcdf4_named.h5"));
   EXPECT_EQ(j["format"], "netCDF-4");
   EXPECT_EQ(j["fields"][0]["name"], "t");
 }

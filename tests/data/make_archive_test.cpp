@@ -14,11 +14,11 @@
 namespace isobar::test {
 namespace {
 
-const ArchiveOptions kLittle{.steps = 9, .height = 16, .width = 24, .missing = 0.1, .seed = 5};
+const data::ArchiveOptions kLittle{.steps = 9, .height = 16, .width = 24, .missing = 0.1, .seed = 5};
 
 std::vector<float> all_of(const std::string& path, const std::vector<std::string>& names) {
-  const FieldFiles files = open_fields(path, "", names);
-  const FieldInfo& info = files[0]->info();
+  const data::FieldFiles files = data::open_fields(path, "", names);
+  const data::FieldInfo& info = files[0]->info();
   std::vector<float> out;
   for (int64_t t = 0; t < info.steps; ++t) {
     out.resize(out.size() + static_cast<size_t>(info.shape.size()));
@@ -30,7 +30,7 @@ std::vector<float> all_of(const std::string& path, const std::vector<std::string
 std::vector<std::string> names_in_order() {
   std::vector<std::string> names;
   for (const char* v : {"z", "u", "v", "t", "q"})
-    for (const int64_t hpa : archive_levels()) names.push_back(v + std::to_string(hpa));
+    for (const int64_t hpa : data::archive_levels()) names.push_back(v + std::to_string(hpa));
   return names;
 }
 
@@ -39,33 +39,34 @@ TEST(MakeArchive, IsTheSameInEveryFormatAndForOneSeed) {
   const std::vector<std::string> single = {"t2m", "u10", "v10", "msl", "siconc", "sst"};
   std::vector<float> levels, surface;
   for (const char* format : {"netcdf4", "netcdf3", "zarr2", "zarr3"}) {
-    ArchiveOptions o = kLittle;
+    data::ArchiveOptions o = kLittle;
     o.format = format;
-    const ArchivePaths made = make_archive(dir / format, o);
+    const data::ArchivePaths made = data::make_archive(dir / format, o);
     const std::vector<float> a = all_of(made.levels, names_in_order()), b = all_of(made.single, single);
-    ASSERT_EQ(a.size(), 9u * 5 * archive_levels().size() * 16 * 24);
+    ASSERT_EQ(a.size(), 9u * 5 * data::archive_levels().size() * 16 * 24);
     if (levels.empty()) levels = a, surface = b;
     EXPECT_EQ(std::memcmp(a.data(), levels.data(), a.size() * sizeof(float)), 0) << format;
     ASSERT_EQ(b.size(), surface.size());
     for (size_t i = 0; i < b.size(); ++i)
       ASSERT_TRUE(b[i] == surface[i] || (std::isnan(b[i]) && std::isnan(surface[i]))) << format;
   }
-  expect_config_error([&] { make_archive(dir / "zarr2", {.format = "zarr2"}); },
+  expect_config_error([&] { data::make_archive(dir / "zarr2", {.format = "zarr2"}); },
                       {"levels.zarr", "there already"});
-  ArchiveOptions other = kLittle;
+  data::ArchiveOptions other = kLittle;
   other.seed = 6;
-  const std::vector<float> of_another = all_of(make_archive(dir / "other", other).levels, names_in_order());
+  const std::vector<float> of_another =
+      all_of(data::make_archive(dir / "other", other).levels, names_in_order());
   EXPECT_NE(std::memcmp(of_another.data(), levels.data(), levels.size() * sizeof(float)), 0);
   for (const float x : levels) ASSERT_TRUE(std::isfinite(x));
 }
 
 TEST(MakeArchive, HasLandIceGapsAndColdTops) {
   const TempDir dir;
-  const ArchivePaths made = make_archive(dir / "a", kLittle);
-  FieldChoice choice({"siconc", "sst"});
+  const data::ArchivePaths made = data::make_archive(dir / "a", kLittle);
+  data::FieldChoice choice({"siconc", "sst"});
   choice.static_fields = {"lsm", "ocean", "orography"}, choice.mask = "missing";
-  const FieldFiles files = open_fields(made.single, "", choice);
-  const FieldInfo& info = files[0]->info();
+  const data::FieldFiles files = data::open_fields(made.single, "", choice);
+  const data::FieldInfo& info = files[0]->info();
   const int64_t plane = info.shape.height * info.shape.width;
   std::vector<float> x(static_cast<size_t>(info.shape.size()));
   double land = 0, unseen = 0, sea = 0, ice = 0;
@@ -94,8 +95,8 @@ TEST(MakeArchive, HasLandIceGapsAndColdTops) {
   EXPECT_LT(ice / sea, 0.6);
 
   // Means by level: geopotential falls with pressure; air is coldest near the tropopause and dry above.
-  const FieldFiles upper = open_fields(made.levels, "", {});
-  const FieldInfo& of = upper[0]->info();
+  const data::FieldFiles upper = data::open_fields(made.levels, "", {});
+  const data::FieldInfo& of = upper[0]->info();
   ASSERT_EQ(of.channels.size(), 65u);
   std::vector<float> fields(static_cast<size_t>(of.shape.size()));
   upper[0]->read(3, of.shape, nullptr, fields.data());
@@ -105,7 +106,7 @@ TEST(MakeArchive, HasLandIceGapsAndColdTops) {
     for (int64_t i = 0; i < plane; ++i) sum += static_cast<double>(fields[c * plane + i]);
     return sum / static_cast<double>(plane);
   };
-  const std::vector<int64_t>& hpa = archive_levels();
+  const std::vector<int64_t>& hpa = data::archive_levels();
   for (size_t l = 1; l < hpa.size(); ++l) {
     EXPECT_GT(mean("z" + std::to_string(hpa[l - 1])), mean("z" + std::to_string(hpa[l])));
     EXPECT_LE(mean("q" + std::to_string(hpa[l - 1])), 1.02 * mean("q" + std::to_string(hpa[l])));
@@ -117,13 +118,13 @@ TEST(MakeArchive, HasLandIceGapsAndColdTops) {
 
 TEST(MakeArchive, IsJoinedAndMaskedAsAnyArchive) {
   const TempDir dir;
-  const ArchivePaths made = make_archive(dir / "a", kLittle);
+  const data::ArchivePaths made = data::make_archive(dir / "a", kLittle);
   DataSpec d;
   d.train = made.levels + "," + made.single;
   d.variables = {"z@500,850", "t2m", "sst"}, d.static_fields = {"lsm", "orography"}, d.mask = "missing";
-  SampleShape shape(FieldShape{6, 16, 24}, FieldShape{4, 16, 24});
+  data::SampleShape shape(data::FieldShape{6, 16, 24}, data::FieldShape{4, 16, 24});
   shape.masked = true;
-  const auto set = open_dataset(d, d.train, Split::train, shape);
+  const auto set = data::open_dataset(d, d.train, data::Split::train, shape);
   EXPECT_EQ(set->size(), 8);
   EXPECT_EQ(set->channels().inputs,
             (std::vector<std::string>{"z500", "z850", "t2m", "sst", "lsm", "orography"}));
@@ -144,14 +145,14 @@ TEST(MakeArchive, IsJoinedAndMaskedAsAnyArchive) {
     }
   }
   // A channel without any valid point in a step has no defined error.
-  ArchiveOptions blind = kLittle;
+  data::ArchiveOptions blind = kLittle;
   blind.missing = 0.999999;
-  d.train = make_archive(dir / "b", blind).single;
+  d.train = data::make_archive(dir / "b", blind).single;
   d.variables = {"t2m", "sst"}, d.static_fields = {};
-  SampleShape two(FieldShape{2, 16, 24});
+  data::SampleShape two(data::FieldShape{2, 16, 24});
   two.masked = true;
-  const Statistics any{{0, 0}, {1, 1}};
-  const auto empty = open_dataset(d, d.train, Split::train, two, &any);
+  const data::Statistics any{{0, 0}, {1, 1}};
+  const auto empty = data::open_dataset(d, d.train, data::Split::train, two, &any);
   std::vector<float> a(2 * 16 * 24), b(a.size()), c(a.size());
   float* places[] = {a.data(), b.data(), c.data()};
   expect_config_error([&] { empty->read_tensors(0, places); },

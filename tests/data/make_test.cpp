@@ -18,14 +18,14 @@
 namespace isobar::test {
 namespace {
 
-const SyntheticOptions kSmall{
+const data::SyntheticOptions kSmall{
     .train_years = 2, .samples_per_year = 12, .channels = 20, .height = 24, .width = 36, .seed = 3};
 
 TEST(Npy, RoundTripsAndRefusesTheRest) {
   TempDir dir;
   const auto values = random_floats(6);
-  write_npy(dir / "a.npy", {1, 6, 1, 1}, values);
-  const NpyArray a = read_npy(dir / "a.npy", "k");
+  data::write_npy(dir / "a.npy", {1, 6, 1, 1}, values);
+  const data::NpyArray a = data::read_npy(dir / "a.npy", "k");
   EXPECT_EQ(a.shape, (std::vector<int64_t>{1, 6, 1, 1}));
   ASSERT_EQ(a.values.size(), 6u);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(a.values[i], static_cast<double>(values[i]));
@@ -46,20 +46,20 @@ TEST(Npy, RoundTripsAndRefusesTheRest) {
   const std::string two(reinterpret_cast<const char*>(d), 16);
   for (int version : {1, 2}) {
     put(header("<f8", "False", "(2,)"), two, version);
-    EXPECT_EQ(read_npy(dir / "b.npy", "k").values, (std::vector<double>{1.25, -3e100}));
+    EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values, (std::vector<double>{1.25, -3e100}));
   }
   put(header("<f8", "True", "(1, 2)"), two);  // one long axis: both orders are the same
-  EXPECT_EQ(read_npy(dir / "b.npy", "k").values.size(), 2u);
+  EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values.size(), 2u);
   const auto refused = [&](const std::string& part) {
-    expect_config_error([&] { read_npy(dir / "b.npy", "data.stds"); }, {"b.npy", "'data.stds'", part});
+    expect_config_error([&] { data::read_npy(dir / "b.npy", "data.stds"); }, {"b.npy", "'data.stds'", part});
   };
   put(header("<f4", "True", "(2, 2)"), two);
   refused("Fortran");
   const std::string turned(two.rbegin(), two.rend());
   put(header(">f8", "False", "(2,)"), turned);
-  EXPECT_EQ(read_npy(dir / "b.npy", "k").values, (std::vector<double>{-3e100, 1.25}));
+  EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values, (std::vector<double>{-3e100, 1.25}));
   put(header("<i2", "False", "(8,)"), std::string("\x01\x00\xff\xff", 4) + std::string(12, '\0'));
-  EXPECT_EQ(read_npy(dir / "b.npy", "k").values, (std::vector<double>{1, -1, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values, (std::vector<double>{1, -1, 0, 0, 0, 0, 0, 0}));
   put(header("<c16", "False", "(1,)"), two);
   refused("<c16");
   put(header("|S8", "False", "(2,)"), two);
@@ -80,7 +80,7 @@ TEST(Statistics, EqualANaiveLongDoubleSum) {
     years.push_back(random_floats(6 * 2 * 12, 1e5, 3));  // mean far above std: a sum of squares would cancel
     write_hdf5(dir / ("set/201" + std::to_string(y) + ".h5"), {6, 2, 3, 4}, years.back());
   }
-  const Statistics s = compute_statistics(dir / "set");
+  const data::Statistics s = data::compute_statistics(dir / "set");
   for (int64_t c = 0; c < 2; ++c) {
     long double n = 0, sum = 0, square = 0;
     const auto each = [&](auto f) {
@@ -93,8 +93,9 @@ TEST(Statistics, EqualANaiveLongDoubleSum) {
     EXPECT_FLOAT_EQ(s.mean[c], static_cast<float>(sum / n));
     EXPECT_FLOAT_EQ(s.std[c], static_cast<float>(std::sqrt(square / n)));
   }
-  write_statistics(dir / "stats", s);
-  const Statistics back = read_statistics(dir / "stats/global_means.npy", dir / "stats/global_stds.npy", 2);
+  data::write_statistics(dir / "stats", s);
+  const data::Statistics back =
+      data::read_statistics(dir / "stats/global_means.npy", dir / "stats/global_stds.npy", 2);
   EXPECT_EQ(back.mean, s.mean);
   EXPECT_EQ(back.std, s.std);
 }
@@ -102,32 +103,33 @@ TEST(Statistics, EqualANaiveLongDoubleSum) {
 TEST(Synthetic, WritesACompleteSetThatOpens) {
   TempDir dir;
   for (int deflate : {0, 1}) {
-    SyntheticOptions o = kSmall;
+    data::SyntheticOptions o = kSmall;
     o.deflate = deflate;
     const std::string set_dir = dir / ("set" + std::to_string(deflate));
-    make_synthetic(set_dir, o);
+    data::make_synthetic(set_dir, o);
     DataSpec d;
     d.train = set_dir + "/train";
     d.means = set_dir + "/stats/global_means.npy";
     d.stds = set_dir + "/stats/global_stds.npy";
-    const FieldShape shape{20, 24, 32};
-    const auto set = open_dataset(d, d.train, Split::train, shape);
+    const data::FieldShape shape{20, 24, 32};
+    const auto set = data::open_dataset(d, d.train, data::Split::train, shape);
     EXPECT_EQ(set->size(), 24);
     EXPECT_EQ(set->channels().inputs[2], "t2m");
     EXPECT_EQ(set->channels().inputs[19], "tcwv");
-    EXPECT_EQ(open_dataset(d, set_dir + "/valid", Split::valid, shape)->size(), 12);
-    EXPECT_EQ(open_dataset(d, set_dir + "/test", Split::valid, shape)->size(), 12);
+    EXPECT_EQ(data::open_dataset(d, set_dir + "/valid", data::Split::valid, shape)->size(), 12);
+    EXPECT_EQ(data::open_dataset(d, set_dir + "/test", data::Split::valid, shape)->size(), 12);
     std::vector<float> a(shape.size(), NAN), b(shape.size(), NAN);
     set->read(3, a.data(), b.data());
-    const NpyArray means = read_npy(set_dir + "/stats/time_means.npy", "");
+    const data::NpyArray means = data::read_npy(set_dir + "/stats/time_means.npy", "");
     EXPECT_EQ(means.shape, (std::vector<int64_t>{1, 20, 24, 36}));
   }
-  EXPECT_EQ(compute_statistics(dir / "set0/train").mean, compute_statistics(dir / "set1/train").mean);
+  EXPECT_EQ(data::compute_statistics(dir / "set0/train").mean,
+            data::compute_statistics(dir / "set1/train").mean);
 }
 
 TEST(Synthetic, StatesFollowFromEachOtherAndDifferFromPersistence) {
-  const FieldShape shape{20, 24, 36};
-  const SyntheticAtmosphere atmosphere(shape, 1), other(shape, 2);
+  const data::FieldShape shape{20, 24, 36};
+  const data::SyntheticAtmosphere atmosphere(shape, 1), other(shape, 2);
   std::vector<float> now(shape.size(), NAN), next(shape.size(), NAN), later(shape.size(), NAN),
       again(shape.size(), NAN);
   atmosphere.at(1000, now.data());
@@ -157,36 +159,37 @@ TEST(Synthetic, StatesFollowFromEachOtherAndDifferFromPersistence) {
 
 TEST(Synthetic, SecondCallReusesAndForeignDirectoriesAreLeftAlone) {
   TempDir dir;
-  make_synthetic(dir / "set", kSmall);
+  data::make_synthetic(dir / "set", kSmall);
   const auto time = fs::last_write_time(dir / "set/train/2015.h5");
   const std::string bytes = read_file(dir / "set/train/2016.h5");
   fs::remove(dir / "set/train/2016.h5");
-  make_synthetic(dir / "set", kSmall);  // as after a kill: only missing files are written
+  data::make_synthetic(dir / "set", kSmall);  // as after a kill: only missing files are written
   EXPECT_EQ(fs::last_write_time(dir / "set/train/2015.h5"), time);
-  EXPECT_EQ(compute_statistics(dir / "set/train").mean.size(), 20u);
+  EXPECT_EQ(data::compute_statistics(dir / "set/train").mean.size(), 20u);
   EXPECT_EQ(read_file(dir / "set/train/2016.h5").size(), bytes.size());
-  SyntheticOptions o = kSmall;
+  data::SyntheticOptions o = kSmall;
   o.seed = 4;
-  expect_config_error([&] { make_synthetic(dir / "set", o); }, {dir / "set", "other options", "--force"});
+  expect_config_error([&] { data::make_synthetic(dir / "set", o); },
+                      {dir / "set", "other options", "--force"});
   o.force = true;
   o.channels = 3;
-  make_synthetic(dir / "set", o);
-  EXPECT_EQ(open_fields(dir / "set/train", "", {})[0]->info().channels,
+  data::make_synthetic(dir / "set", o);
+  EXPECT_EQ(data::open_fields(dir / "set/train", "", {})[0]->info().channels,
             (std::vector<std::string>{"u10", "v10", "t2m"}));
   fs::create_directories(dir / "mine");
   std::ofstream(dir / "mine/thesis.tex") << "x";
-  expect_config_error([&] { make_synthetic(dir / "mine", kSmall); }, {"not empty"});
+  expect_config_error([&] { data::make_synthetic(dir / "mine", kSmall); }, {"not empty"});
   o.height = 1;
-  expect_config_error([&] { make_synthetic(dir / "new", o); }, {"'height, width'"});
+  expect_config_error([&] { data::make_synthetic(dir / "new", o); }, {"'height, width'"});
   o = kSmall;
   o.height = o.width = 1000000;
-  expect_config_error([&] { make_synthetic(dir / "huge", o); }, {"GB"});
+  expect_config_error([&] { data::make_synthetic(dir / "huge", o); }, {"GB"});
 }
 
 TEST(Synthetic, AnUnfinishedFileNeverShows) {
   TempDir dir;
   {
-    FieldsWriter w(dir / "2015.h5", 3, {1, 2, 2}, {"a"}, {"K"}, 0);
+    data::FieldsWriter w(dir / "2015.h5", 3, {1, 2, 2}, {"a"}, {"K"}, 0);
     const std::vector<float> x(4);
     w.append(x.data());
   }
@@ -194,13 +197,14 @@ TEST(Synthetic, AnUnfinishedFileNeverShows) {
 }
 
 TEST(Noise, IsTheSameEveryTimeSmoothAndCorrelatedInTime) {
-  const FieldShape shape{4, 60, 90};
+  const data::FieldShape shape{4, 60, 90};
   DataSpec d;
-  const auto set = open_dataset(d, "", Split::train, shape), same = open_dataset(d, "", Split::train, shape),
-             valid = open_dataset(d, "", Split::valid, shape);
+  const auto set = data::open_dataset(d, "", data::Split::train, shape),
+             same = data::open_dataset(d, "", data::Split::train, shape),
+             valid = data::open_dataset(d, "", data::Split::valid, shape);
   EXPECT_EQ(set->size(), 64);
   d.limit_samples = 7;
-  EXPECT_EQ(open_dataset(d, "", Split::train, shape)->size(), 7);
+  EXPECT_EQ(data::open_dataset(d, "", data::Split::train, shape)->size(), 7);
   std::vector<float> a(shape.size(), NAN), b(shape.size(), NAN), a2(shape.size(), NAN), b2(shape.size(), NAN);
   double mean = 0, square = 0, product = 0, rough = 0, n = 0;
   for (int64_t i = 0; i < 64; ++i) {
@@ -225,8 +229,8 @@ TEST(Noise, IsTheSameEveryTimeSmoothAndCorrelatedInTime) {
 
 TEST(Inspect, TellsWhatTheFilesHold) {
   TempDir dir;
-  make_synthetic(dir / "set", kSmall);
-  const nlohmann::json j = inspect(dir / "set/train", {}, 2);
+  data::make_synthetic(dir / "set", kSmall);
+  const nlohmann::json j = data::inspect(dir / "set/train", {}, 2);
   EXPECT_EQ(j["format"], "HDF5 fields");
   EXPECT_EQ(j["files"], 2);
   EXPECT_EQ(j["steps"], 24);
@@ -236,12 +240,13 @@ TEST(Inspect, TellsWhatTheFilesHold) {
   EXPECT_EQ(j["fields"][2]["name"], "t2m");
   EXPECT_EQ(j["fields"][2]["units"], "K");
   EXPECT_EQ(j["layout"]["storage"], "contiguous");
-  EXPECT_NE(inspect_text(j).find("24 rows x 36 columns, 20 channels"), std::string::npos) << inspect_text(j);
+  EXPECT_NE(data::inspect_text(j).find("24 rows x 36 columns, 20 channels"), std::string::npos)
+      << data::inspect_text(j);
 
   NetcdfOptions o{.steps = 8, .south_first = true, .deflate = 2, .chunk = {4, 4, 6}};
   const Packed p = random_packed(o);
   write_netcdf(dir / "a.nc", o, {p});
-  const nlohmann::json n = inspect(dir / "a.nc", {}, 3);
+  const nlohmann::json n = data::inspect(dir / "a.nc", {}, 3);
   EXPECT_EQ(n["format"], "netCDF-4");
   EXPECT_EQ(n["pairs"], 5);
   EXPECT_EQ(n["first_time"], "2019-03-01T00:00Z");
@@ -257,17 +262,17 @@ TEST(Inspect, TellsWhatTheFilesHold) {
 // Calibration names files without data.train: the statistics are then those of these files.
 TEST(Statistics, OfFilesThatAreNotDataTrainAreComputedFromThem) {
   TempDir dir;
-  SyntheticOptions options = kSmall;
+  data::SyntheticOptions options = kSmall;
   options.show_progress = false;
-  make_synthetic(dir / "data", options);
-  const FieldShape shape{kSmall.channels, kSmall.height, kSmall.width};
+  data::make_synthetic(dir / "data", options);
+  const data::FieldShape shape{kSmall.channels, kSmall.height, kSmall.width};
   DataSpec named;
   named.train = dir / "data/train";
-  EXPECT_FALSE(needs_statistics({}, shape));
-  EXPECT_TRUE(needs_statistics(named, shape));
-  const Statistics begun = begin_statistics(named, shape)();
-  const auto unnamed = open_dataset({}, named.train, Split::train, shape);
-  const auto known = open_dataset(named, named.train, Split::train, shape, &begun);
+  EXPECT_FALSE(data::needs_statistics({}, shape));
+  EXPECT_TRUE(data::needs_statistics(named, shape));
+  const data::Statistics begun = data::begin_statistics(named, shape)();
+  const auto unnamed = data::open_dataset({}, named.train, data::Split::train, shape);
+  const auto known = data::open_dataset(named, named.train, data::Split::train, shape, &begun);
   std::vector<float> input[2], target[2];
   for (int i = 0; i < 2; ++i) {
     input[i].resize(shape.size()), target[i].resize(shape.size());

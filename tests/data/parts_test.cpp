@@ -10,7 +10,7 @@
 namespace isobar::test {
 namespace {
 
-constexpr FieldShape kPartsShape{1, 4, 6};
+constexpr data::FieldShape kPartsShape{1, 4, 6};
 
 class Parts : public testing::Test {
  protected:
@@ -18,8 +18,9 @@ class Parts : public testing::Test {
     write_hdf5(dir_ / "2015.h5", {60, 1, 4, 6}, random_floats(60 * 24));
     data_.train = dir_ / "2015.h5";
   }
-  std::unique_ptr<Dataset> open(Split split) const {
-    return open_dataset(data_, split == Split::train ? data_.train : data_.valid, split, kPartsShape);
+  std::unique_ptr<data::Dataset> open(data::Split split) const {
+    return data::open_dataset(data_, split == data::Split::train ? data_.train : data_.valid, split,
+                              kPartsShape);
   }
   TempDir dir_;
   DataSpec data_;
@@ -27,45 +28,47 @@ class Parts : public testing::Test {
 
 TEST_F(Parts, AnEmptyTrainingPartIsRefusedForBothSplits) {
   data_.train_fraction = 0.001;
-  for (const Split split : {Split::train, Split::valid})
+  for (const data::Split split : {data::Split::train, data::Split::valid})
     expect_config_error([&] { open(split); },
                         {data_.train, "'data.train_fraction'", "0.001 of 60 steps", "training"});
   data_.valid = data_.train;  // statistics are still those of the training part
-  expect_config_error([&] { open(Split::valid); }, {"'data.train_fraction'"});
+  expect_config_error([&] { open(data::Split::valid); }, {"'data.train_fraction'"});
 }
 
 TEST_F(Parts, AnEmptyValidationPartIsRefused) {
   data_.train_fraction = 1 - 1e-12;
-  EXPECT_GT(open(Split::train)->size(), 0);
-  expect_config_error([&] { open(Split::valid); }, {"'data.train_fraction'", "validation", "data.valid"});
+  EXPECT_GT(open(data::Split::train)->size(), 0);
+  expect_config_error([&] { open(data::Split::valid); },
+                      {"'data.train_fraction'", "validation", "data.valid"});
 }
 
 TEST_F(Parts, ALeadLongerThanThePartNamesTheLead) {
   data_.dt = 60;
-  expect_config_error([&] { open(Split::train); }, {"'data.dt'", "60 apart", "60 steps"});
+  expect_config_error([&] { open(data::Split::train); }, {"'data.dt'", "60 apart", "60 steps"});
   data_.dt = int64_t{1} << 62;
-  expect_config_error([&] { open(Split::train); }, {"'data.dt'"});
+  expect_config_error([&] { open(data::Split::train); }, {"'data.dt'"});
   data_.dt = 59;
-  EXPECT_GT(open(Split::train)->size(), 0);
+  EXPECT_GT(open(data::Split::train)->size(), 0);
   data_.train_fraction = 0.02;  // one step: none follows it
   data_.dt = 1;
-  expect_config_error([&] { open(Split::train); }, {"'data.dt'", "stretch has 1 steps"});
+  expect_config_error([&] { open(data::Split::train); }, {"'data.dt'", "stretch has 1 steps"});
 }
 
 TEST_F(Parts, ASampleAloneIsASet) {
   data_.limit_samples = 1;
-  EXPECT_EQ(open(Split::train)->size(), 1);
+  EXPECT_EQ(open(data::Split::train)->size(), 1);
 }
 
 TEST_F(Parts, NoStepHasNoStatistics) {
-  EXPECT_THROW(compute_statistics(std::vector<TimeSegment>{}, kPartsShape), std::invalid_argument);
+  EXPECT_THROW(data::compute_statistics(std::vector<data::TimeSegment>{}, kPartsShape),
+               std::invalid_argument);
 }
 
 TEST_F(Parts, EqualNumbersHaveNoVarianceThoughTheirSumIsRounded) {
   for (const float x : {0.1f, 273.15f, -1e-30f, 3e38f, 1e-40f, 0.0f}) {
     SCOPED_TRACE(x);
     write_hdf5(data_.train, {60, 1, 4, 6}, std::vector<float>(60 * 24, x));
-    const auto set = open(Split::train);
+    const auto set = open(data::Split::train);
     EXPECT_EQ(set->flat_channels(), std::vector<std::string>{"c0"});
     EXPECT_EQ(set->input_statistics().std[0], 1);
   }

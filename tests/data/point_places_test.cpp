@@ -94,10 +94,10 @@ class PointPlaces : public ::testing::TestWithParam<Coordinate> {
     DataSpec data;
     data.train = path, data.inputs = {"a"}, data.targets = {"b"}, data.thin_fraction = 0.8,
     data.max_patterns = 90;
-    SampleShape shape({1, 1, 1}, {1, 1, 1});
+    data::SampleShape shape({1, 1, 1}, {1, 1, 1});
     shape.of_table = true;
-    const Statistics physical;
-    set = open_table(data, path, Split::valid, shape, &physical);
+    const data::Statistics physical;
+    set = data::open_table(data, path, data::Split::valid, shape, &physical);
     ASSERT_GT(set->size(), 40);
   }
   // Latitude, longitude and hour of sample i, from its own values
@@ -110,11 +110,11 @@ class PointPlaces : public ::testing::TestWithParam<Coordinate> {
   }
   TempDir dir;
   std::string path = dir / "ocean.nc";
-  std::unique_ptr<Dataset> set;
+  std::unique_ptr<data::Dataset> set;
 };
 
 TEST_P(PointPlaces, AreThoseOfThePointsThatWereKept) {
-  const Coordinates at = set->places();
+  const data::Coordinates at = set->places();
   const auto n = static_cast<size_t>(set->size());
   ASSERT_EQ(at.times.size(), n);
   EXPECT_EQ(at.time_units, "hours since 2020-01-01");
@@ -131,7 +131,7 @@ TEST_P(PointPlaces, AreThoseOfThePointsThatWereKept) {
 
 TEST_P(PointPlaces, AreInTheFilesOfForecasts) {
   const std::string out = dir / "forecast.nc";
-  ForecastFile file(out, {}, set->size(), set->shape(), {"b"}, set->places());
+  data::ForecastFile file(out, {}, set->size(), set->shape(), {"b"}, set->places());
   for (int64_t i = 0; i < set->size(); ++i) {
     const float value = static_cast<float>(i);
     file.append(&value, NAN);

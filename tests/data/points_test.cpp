@@ -97,8 +97,8 @@ class Points : public ::testing::Test {
     write_nc(ocean, pair, {{"sst", "aice"}, {}});
     write_nc(air, pair, {{}, {"tair"}});
   }
-  SampleTable read(const DataSpec& data = {}) const {
-    return read_table(both, "data.train", {"tair", "sst"}, row_choice(data));
+  data::SampleTable read(const DataSpec& data = {}) const {
+    return data::read_table(both, "data.train", {"tair", "sst"}, data::row_choice(data));
   }
   TempDir dir;
   FieldPair pair;
@@ -106,7 +106,7 @@ class Points : public ::testing::Test {
 };
 
 TEST_F(Points, WithoutAMissingValueAreRowsOfATable) {
-  const SampleTable t = read();
+  const data::SampleTable t = read();
   int64_t row = 0;
   for (int i = 0; i < pair.points(); ++i) {
     if (pair.sst[i] == kFill || !std::isfinite(pair.tair[i])) continue;
@@ -129,7 +129,7 @@ TEST_F(Points, AreMaskedByTheIceConcentration) {
   DataSpec d;
   d.min_ice_concentration = 0.3;
   d.mask_mode = MaskMode::sea_ice;
-  const SampleTable ice = read(d);
+  const data::SampleTable ice = read(d);
   EXPECT_EQ(ice.rows, with);
   EXPECT_EQ(ice.left_out.masked, without);
   EXPECT_EQ(static_cast<int64_t>(ice.values.size()), 2 * with);  // the mask is not a column
@@ -141,14 +141,14 @@ TEST_F(Points, AreMaskedByTheIceConcentration) {
 }
 
 TEST_F(Points, AreThinnedAndLimitedToAPartOfThem) {
-  const SampleTable all = read();
-  const auto rows_of = [](const SampleTable& t) {
+  const data::SampleTable all = read();
+  const auto rows_of = [](const data::SampleTable& t) {
     std::vector<std::pair<float, float>> rows;
     for (int64_t r = 0; r < t.rows; ++r) rows.emplace_back(t.values[2 * r], t.values[2 * r + 1]);
     return rows;
   };
   const auto every = rows_of(all);
-  const auto is_part = [&](const SampleTable& t) {  // in the order of the whole
+  const auto is_part = [&](const data::SampleTable& t) {  // in the order of the whole
     auto at = every.begin();
     for (const auto& row : rows_of(t)) {
       at = std::find(at, every.end(), row);
@@ -158,7 +158,7 @@ TEST_F(Points, AreThinnedAndLimitedToAPartOfThem) {
   };
   DataSpec d;
   d.thin_fraction = 0.4;
-  const SampleTable thin = read(d);
+  const data::SampleTable thin = read(d);
   const double share = static_cast<double>(thin.rows) / static_cast<double>(all.rows);
   EXPECT_NEAR(share, 0.4, 5 * std::sqrt(0.24 / static_cast<double>(all.rows)));
   EXPECT_TRUE(is_part(thin));
@@ -167,7 +167,7 @@ TEST_F(Points, AreThinnedAndLimitedToAPartOfThem) {
   d.thin_fraction = 1;
   for (const int64_t most : {7, 100}) {
     d.max_patterns = most;
-    const SampleTable few = read(d);
+    const data::SampleTable few = read(d);
     EXPECT_EQ(few.rows, most);
     EXPECT_EQ(few.left_out.thinned, all.rows - most);
     EXPECT_TRUE(is_part(few));
@@ -180,7 +180,7 @@ TEST_F(Points, OfFilesThatDisagreeAreOneErrorThatNamesBoth) {
   const std::string other = dir / "other.nc";
   const auto refused = [&](const std::vector<std::string>& says,
                            const std::vector<std::string>& names = {"sst", "tair"}) {
-    expect_config_error([&] { read_table(ocean + "," + other, "data.train", names); }, says);
+    expect_config_error([&] { data::read_table(ocean + "," + other, "data.train", names); }, says);
   };
   write_nc(other, pair, {{"sst"}, {"tair"}});
   refused({ocean, other, "'sst' is in"});
@@ -213,12 +213,12 @@ std::vector<std::string> lines_of(const std::string& path) {
 }
 
 TEST_F(Points, AreGatheredOnceForAllWhoWantThem) {
-  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  const auto map = [&] { return data::mapped_table(both, "data.train", {"tair", "sst"}); };
   std::vector<std::thread> ranks;
-  std::vector<std::shared_ptr<const MappedTable>> got(4);
+  std::vector<std::shared_ptr<const data::MappedTable>> got(4);
   for (auto& one : got) ranks.emplace_back([&] { one = map(); });
   for (std::thread& rank : ranks) rank.join();
-  const SampleTable t = read();
+  const data::SampleTable t = read();
   for (const auto& one : got) {
     ASSERT_EQ(one->rows(), t.rows);
     EXPECT_EQ(one->left_out().missing, t.left_out.missing);
@@ -227,9 +227,9 @@ TEST_F(Points, AreGatheredOnceForAllWhoWantThem) {
   const std::string log = dir / "cache/tables.jsonl";
   EXPECT_EQ(lines_of(log).size(), 1u);
   // Other rows, other columns and changed files give other tables.
-  mapped_table(both, "data.train", {"sst", "tair"});
+  data::mapped_table(both, "data.train", {"sst", "tair"});
   EXPECT_EQ(lines_of(log).size(), 2u);
-  mapped_table(both, "data.train", {"sst", "tair"}, {.thin_fraction = 0.5});
+  data::mapped_table(both, "data.train", {"sst", "tair"}, {.thin_fraction = 0.5});
   EXPECT_EQ(lines_of(log).size(), 3u);
   fs::last_write_time(air, fs::last_write_time(air) + std::chrono::seconds(1));
   map();
@@ -239,7 +239,7 @@ TEST_F(Points, AreGatheredOnceForAllWhoWantThem) {
 }
 
 TEST_F(Points, CutByAKillAreNotTakenForATable) {
-  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  const auto map = [&] { return data::mapped_table(both, "data.train", {"tair", "sst"}); };
   map();
   std::string table;
   for (const auto& f : fs::directory_iterator(dir / "cache"))
@@ -258,13 +258,13 @@ TEST_F(Points, CutByAKillAreNotTakenForATable) {
 
 // A flipped bit anywhere must be found: such tables were once used for training.
 TEST_F(Points, WithAFlippedBitAreGatheredAgain) {
-  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  const auto map = [&] { return data::mapped_table(both, "data.train", {"tair", "sst"}); };
   map();
   std::string table;
   for (const auto& f : fs::directory_iterator(dir / "cache"))
     if (f.path().extension() == ".table") table = f.path();
   const std::string whole = read_file(table);
-  const SampleTable t = read();
+  const data::SampleTable t = read();
   for (int n = 0; n < 60; ++n) {
     // The padding of the header is not covered by the digest.
     const size_t numbers = whole.size() - 4096, at = n < 20 ? rng()() % 120 : 4096 + rng()() % numbers;
@@ -292,14 +292,14 @@ TEST_F(Points, ReplacedWithTheSameSizeAndTimeAreOthers) {
   const std::string path = dir / "t.csv";
   std::ofstream(path) << "a\n1\n2\n";
   const auto then = fs::last_write_time(path);
-  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 2);
+  EXPECT_EQ(data::mapped_table(path, "data.train", {"a"})->row(1)[0], 2);
   std::ofstream(path) << "a\n1\n7\n";  // the same inode
   fs::last_write_time(path, then);
-  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 7);
+  EXPECT_EQ(data::mapped_table(path, "data.train", {"a"})->row(1)[0], 7);
   std::ofstream(dir / "other.csv") << "a\n1\n8\n";
   fs::last_write_time(dir / "other.csv", then);
   fs::rename(dir / "other.csv", path);
-  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 8);
+  EXPECT_EQ(data::mapped_table(path, "data.train", {"a"})->row(1)[0], 8);
 }
 
 // A process may be killed at any moment: the next one has the right numbers.
@@ -315,13 +315,13 @@ TEST_F(Points, KilledWhileTheyAreWrittenHarmNobody) {
     fs::remove_all(dir / "cache");
     const pid_t pid = ::fork();
     if (pid == 0) {
-      mapped_table(path, "data.train", {"a"});
+      data::mapped_table(path, "data.train", {"a"});
       ::_exit(0);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(rng()() % 60000));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
-    const auto table = mapped_table(path, "data.train", {"a"});
+    const auto table = data::mapped_table(path, "data.train", {"a"});
     ASSERT_EQ(table->rows(), 200000);
     for (int64_t r = 0; r < table->rows(); ++r) ASSERT_EQ(table->row(r)[0], static_cast<float>(r % 1000));
   }
@@ -333,8 +333,10 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
   data.train = both;
   data.inputs = {"tair"};
   data.targets = {"sst"};
-  const SampleShape shape{{1, 1, 1}, {1, 1, 1}};
-  const auto open = [&] { return open_table(data, both, Split::train, shape, nullptr)->input_statistics(); };
+  const data::SampleShape shape{{1, 1, 1}, {1, 1, 1}};
+  const auto open = [&] {
+    return data::open_table(data, both, data::Split::train, shape, nullptr)->input_statistics();
+  };
   const auto kept = [&] {
     std::vector<fs::path> files;
     for (const auto& e : fs::directory_iterator(dir / "cache"))
@@ -342,13 +344,13 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
     return files;
   };
   std::vector<std::thread> ranks;
-  std::vector<Statistics> got(4);
-  for (Statistics& one : got) ranks.emplace_back([&] { one = open(); });
+  std::vector<data::Statistics> got(4);
+  for (data::Statistics& one : got) ranks.emplace_back([&] { one = open(); });
   for (std::thread& rank : ranks) rank.join();
-  const SampleTable t = read();
+  const data::SampleTable t = read();
   double mean = 0;
   for (int64_t r = 0; r < t.rows; ++r) mean += t.values[2 * r] / static_cast<double>(t.rows);
-  for (const Statistics& one : got) {
+  for (const data::Statistics& one : got) {
     EXPECT_NEAR(one.mean[0], mean, 1e-5 * std::abs(mean) + 1e-6);
     EXPECT_EQ(one.std, got[0].std);
   }
@@ -357,9 +359,9 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
   j["value"]["mean"][0] = 4.25;
   std::ofstream(kept()[0]) << j.dump();
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
-  write_kept(kept()[0], j["value"]);
+  data::write_kept(kept()[0], j["value"]);
   EXPECT_EQ(open().mean[0], 4.25f) << "was computed again";
-  write_kept(kept()[0], {{"mean", {1}}});  // of another table, with a valid digest
+  data::write_kept(kept()[0], {{"mean", {1}}});  // of another table, with a valid digest
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
   std::ofstream(kept()[0]) << "{";  // cut by a full disk
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
@@ -369,7 +371,7 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
   EXPECT_EQ(kept().size(), 2u) << "of other rows";
   ::setenv("ISOBAR_CACHE_GB", "0", 1);
   testing::internal::CaptureStderr();
-  mapped_table(ocean, "data.train", {"sst"});
+  data::mapped_table(ocean, "data.train", {"sst"});
   testing::internal::GetCapturedStderr();
   ::unsetenv("ISOBAR_CACHE_GB");
   EXPECT_TRUE(kept().empty());
@@ -378,7 +380,7 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
 TEST_F(Points, CannotBeKeptWhereNothingCanBeWritten) {
   std::ofstream(dir / "file") << "in the way";
   ::setenv("ISOBAR_CACHE_DIR", (dir / "file/below").c_str(), 1);
-  expect_config_error([&] { mapped_table(ocean, "data.train", {"sst"}); },
+  expect_config_error([&] { data::mapped_table(ocean, "data.train", {"sst"}); },
                       {dir / "file", "ISOBAR_CACHE_DIR"});
 }
 
@@ -395,7 +397,7 @@ TEST(Cache, KeepsToItsSizeAndNeverTakesWhatIsMapped) {
       file << "a\n";
       for (int r = 0; r < 10000; ++r) file << i << "\n";  // 44,096 bytes in the cache
     }
-    return mapped_table(path, "data.train", {"a"});
+    return data::mapped_table(path, "data.train", {"a"});
   };
   const auto held = [&] {
     int64_t tables = 0;
@@ -443,7 +445,8 @@ TEST(Cache, MakingRoomHarmsNoReader) {
       for (int n = 0; n < 12; ++n) {
         const int i = (n * 7 + t) % 4;
         try {
-          const auto table = mapped_table(dir / ("t" + std::to_string(i) + ".csv"), "data.train", {"a"});
+          const auto table =
+              data::mapped_table(dir / ("t" + std::to_string(i) + ".csv"), "data.train", {"a"});
           for (int64_t r = 0; r < table->rows(); ++r) wrong += table->row(r)[0] != static_cast<float>(i);
         } catch (const std::exception& e) {
           std::printf("%s\n", e.what());
@@ -461,7 +464,7 @@ TEST(Inspect, ShowsFieldsWithLandAndTheShareThatIsMissing) {
   TempDir dir;
   const FieldPair p = random_pair();
   write_nc(dir / "ocean.nc", p, {.packed = {"sst", "aice"}});
-  const nlohmann::json j = inspect(dir / "ocean.nc");
+  const nlohmann::json j = data::inspect(dir / "ocean.nc");
   const int points = p.rows * p.columns;
   int gone = 0;
   double low = 1e30, sum = 0;
@@ -478,7 +481,7 @@ TEST(Inspect, ShowsFieldsWithLandAndTheShareThatIsMissing) {
   EXPECT_NEAR(sst["missing"].get<double>(), static_cast<double>(gone) / points, 1e-12);
   EXPECT_NEAR(sst["min"].get<double>(), low, 1e-4);
   EXPECT_NEAR(sst["mean"].get<double>(), sum / (points - gone), 1e-3);
-  EXPECT_NE(inspect_text(j).find("missing   (first step)"), std::string::npos) << inspect_text(j);
+  EXPECT_NE(data::inspect_text(j).find("missing   (first step)"), std::string::npos) << data::inspect_text(j);
 }
 
 TEST(Inspect, ShowsFieldsOfSeveralFilesTogether) {
@@ -487,7 +490,8 @@ TEST(Inspect, ShowsFieldsOfSeveralFilesTogether) {
   write_nc(dir / "ocean.nc", p, {.packed = {"sst"}});
   write_nc(dir / "air.nc", p, {.packed = {"tair"}});
   const std::string both = (dir / "ocean.nc") + "," + (dir / "air.nc");
-  const nlohmann::json one = inspect(dir / "ocean.nc"), other = inspect(dir / "air.nc"), j = inspect(both);
+  const nlohmann::json one = data::inspect(dir / "ocean.nc"), other = data::inspect(dir / "air.nc"),
+                       j = data::inspect(both);
   EXPECT_EQ(j["bytes"], one["bytes"].get<int64_t>() + other["bytes"].get<int64_t>());
   EXPECT_EQ(j["fields"].size(), one["fields"].size() + other["fields"].size()) << j;
 }

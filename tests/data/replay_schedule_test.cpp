@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 // Ten segments of ten times each.
@@ -113,4 +113,4 @@ TEST(ReplaySchedule, LeadsAreShorterWhileItWarmsUp) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::data

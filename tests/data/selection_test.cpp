@@ -83,7 +83,7 @@ std::vector<double> hours(int64_t n, double step, double first = 0) {
   return out;
 }
 
-std::vector<float> read(const FieldFile& file, int64_t t) {
+std::vector<float> read(const data::FieldFile& file, int64_t t) {
   std::vector<float> out(static_cast<size_t>(file.info().shape.size()));
   file.read(t, file.info().shape, nullptr, out.data());
   return out;
@@ -97,18 +97,18 @@ TEST(Selection, JoinsFilesOnTheirTimesWithLevelsInTheOrderAsked) {
   fs::create_directories(dir / "pressure");  // monthly files, like the Climate Data Store's
   make({.path = dir / "pressure/a.nc", .hours = hours(2, 6), .levels = true});
   make({.path = dir / "pressure/b.nc", .hours = hours(2, 6, 12), .levels = true});
-  FieldChoice choice({"z@850,500", "msl"});
+  data::FieldChoice choice({"z@850,500", "msl"});
   const std::string both = dir / "single.nc" + "," + dir / "pressure";
   expect_config_error(
-      [&] { open_fields(both, "data.train", choice); },
+      [&] { data::open_fields(both, "data.train", choice); },
       {"pressure", "'data.train'", "has no 2019-03-01T01:00Z", "single.nc", "data.time_step"});
   choice.time_step = 6;
-  const FieldFiles files = open_fields(both, "data.train", choice);
+  const data::FieldFiles files = data::open_fields(both, "data.train", choice);
   ASSERT_EQ(files.size(), 1u);
-  const FieldInfo& info = files[0]->info();
+  const data::FieldInfo& info = files[0]->info();
   EXPECT_EQ(info.channels, (Words{"z850", "z500", "msl"}));
   EXPECT_EQ(info.steps, 4);
-  EXPECT_EQ(segments_of(files).size(), 1u);  // pairs cross the border of files
+  EXPECT_EQ(data::segments_of(files).size(), 1u);  // pairs cross the border of files
   for (int64_t t = 0; t < 4; ++t) {
     const std::vector<float> got = read(*files[0], t);
     const double h = 6.0 * static_cast<double>(t);
@@ -133,10 +133,10 @@ TEST(Selection, RegionsMayLieOverTheLineWhereLongitudesBegin) {
         Case{{60, 300, 10, 60}, 2, 0, 3, {10, 0, 2}},
         Case{{45, -180, 25, 180}, 1, 2, 2, {6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5}},
         Case{{60, -90, 10, 30}, 3, 0, 2, {9, 0}}}) {
-    FieldChoice choice;
+    data::FieldChoice choice;
     choice.region = c.region, choice.stride = c.stride;
-    const FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
-    const FieldInfo& info = files[0]->info();
+    const data::FieldFiles files = data::open_fields(dir / "a.nc", "data.train", choice);
+    const data::FieldInfo& info = files[0]->info();
     ASSERT_EQ(info.shape.height, c.rows);
     ASSERT_EQ(info.shape.width, static_cast<int64_t>(c.columns.size()));
     const std::vector<float> got = read(*files[0], 1);
@@ -149,41 +149,43 @@ TEST(Selection, RegionsMayLieOverTheLineWhereLongitudesBegin) {
     files[0]->read(1, {1, 2, 2}, nullptr, corner.data());
     EXPECT_EQ(corner[3], got[info.shape.width + 1]);
   }
-  FieldChoice nowhere;
+  data::FieldChoice nowhere;
   nowhere.region = {9, 0, 5, 10};
-  expect_config_error([&] { open_fields(dir / "a.nc", "data.train", nowhere); },
+  expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", nowhere); },
                       {"a.nc", "'data.region'", "no row", "60 to 10"});
 }
 
 TEST(Selection, DatesAreYearsMonthsDaysOrHoursAndBothInside) {
-  const auto hour = [](const char* date) { return seconds_of(0, std::string("hours since ") + date, ""); };
-  EXPECT_EQ(date_period("2020")->first, hour("2020-01-01"));
-  EXPECT_EQ(date_period("2020")->last, *hour("2021-01-01") - 1);
-  EXPECT_EQ(date_period("2020-02")->last, *hour("2020-03-01") - 1);
-  EXPECT_EQ(date_period("2019-03-01")->last, *hour("2019-03-02") - 1);
-  EXPECT_EQ(date_period("2019-03-01T06:00Z")->first, hour("2019-03-01 06:00"));
+  const auto hour = [](const char* date) {
+    return data::seconds_of(0, std::string("hours since ") + date, "");
+  };
+  EXPECT_EQ(data::date_period("2020")->first, hour("2020-01-01"));
+  EXPECT_EQ(data::date_period("2020")->last, *hour("2021-01-01") - 1);
+  EXPECT_EQ(data::date_period("2020-02")->last, *hour("2020-03-01") - 1);
+  EXPECT_EQ(data::date_period("2019-03-01")->last, *hour("2019-03-02") - 1);
+  EXPECT_EQ(data::date_period("2019-03-01T06:00Z")->first, hour("2019-03-01 06:00"));
   for (const char* no : {"", "20", "2019-13", "2019-02-30", "2019-03-01T24", "march", "2019-03-01 x"})
-    EXPECT_FALSE(date_period(no)) << no;
+    EXPECT_FALSE(data::date_period(no)) << no;
 
   const TempDir dir;
   make({.path = dir / "a.nc", .hours = hours(96, 1), .single = {"t2m"}});
-  FieldChoice choice;
+  data::FieldChoice choice;
   choice.dates = {"2019-03-02", "2019-03-03T05"};
-  const FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
+  const data::FieldFiles files = data::open_fields(dir / "a.nc", "data.train", choice);
   EXPECT_EQ(files[0]->info().steps, 30);
   EXPECT_EQ(read(*files[0], 0)[0], value(0, 0, 24, 0, 0));
   choice.dates = {"2020", "2021"};
-  expect_config_error([&] { open_fields(dir / "a.nc", "data.train", choice); },
+  expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", choice); },
                       {"a.nc", "'data.dates'", "2019-03-01T00:00Z to 2019-03-04T23:00Z"});
   choice.dates = {"2019-03-04", "2019-03-02"};
-  expect_config_error([&] { open_fields(dir / "a.nc", "data.train", choice); },
+  expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", choice); },
                       {"'data.dates'", "comes after"});
   test::write_hdf5(dir / "2015.h5", {3, 1, 4, 4}, random_floats(48));
   expect_config_error(
       [&] {
-        open_fields(
+        data::open_fields(
             dir / "2015.h5", "data.train", choice = [] {
-              FieldChoice c;
+              data::FieldChoice c;
               c.dates = {"2015", "2016"};
               return c;
             }());
@@ -199,16 +201,16 @@ TEST(Selection, ADatasetIsSplitByDatesAndHasInputsBesideItsFields) {
   d.dt = 6;
   d.dates = {"2019-03-01", "2019-03-02"}, d.valid_dates = {"2019-03-04", "2019-03-04"};
   d.static_fields = {"orography"}, d.forcings = {"time_of_day", "solar_zenith"};
-  const SampleShape shape({5, kGridRows, kGridColumns}, {1, kGridRows, kGridColumns});
-  const auto train = open_dataset(d, d.train, Split::train, shape),
-             valid = open_dataset(d, "", Split::valid, shape);
+  const data::SampleShape shape({5, kGridRows, kGridColumns}, {1, kGridRows, kGridColumns});
+  const auto train = data::open_dataset(d, d.train, data::Split::train, shape),
+             valid = data::open_dataset(d, "", data::Split::valid, shape);
   EXPECT_EQ(train->size(), 48 - 6);
   EXPECT_EQ(valid->size(), 24 - 6);
   EXPECT_EQ(train->channels().inputs,
             (Words{"t2m", "orography", "time_of_day_sin", "time_of_day_cos", "cos_solar_zenith"}));
   EXPECT_EQ(train->channels().targets, Words{"t2m"});
   EXPECT_EQ(train->coordinates().latitude.front(), 60);
-  const Statistics s = train->input_statistics(), of_valid = valid->input_statistics();
+  const data::Statistics s = train->input_statistics(), of_valid = valid->input_statistics();
   EXPECT_EQ(s.mean, of_valid.mean);  // only of the training dates
   constexpr int64_t plane = kGridRows * kGridColumns;
   std::vector<float> in(5 * plane), out(plane);
@@ -225,8 +227,8 @@ TEST(Selection, ADatasetIsSplitByDatesAndHasInputsBesideItsFields) {
 TEST(Selection, ForcingsStandWhereTheSunDoes) {
   const auto zenith = [](const char* when, double lat, double lon) {
     float cosine = 0;
-    compute_forcings({"solar_zenith"}, *seconds_of(0, std::string("hours since ") + when, ""), {lat}, {lon},
-                     1, 1, &cosine);
+    data::compute_forcings({"solar_zenith"}, *data::seconds_of(0, std::string("hours since ") + when, ""),
+                           {lat}, {lon}, 1, 1, &cosine);
     return std::acos(static_cast<double>(cosine)) * 180 / std::numbers::pi;
   };
   // Equinox and solstices of 2019 from almanacs (20 March 21:58, 21 June 15:54, 22 December 04:19 UTC), with
@@ -239,7 +241,8 @@ TEST(Selection, ForcingsStandWhereTheSunDoes) {
   EXPECT_NEAR(zenith("2019-06-21 00:01:52", 0, 180), 23.44, 0.05);  // noon at the date line
   EXPECT_GT(zenith("2019-06-21 00:01:52", 0, 0), 150);
   float day[2];
-  compute_forcings({"day_of_year"}, *seconds_of(0, "hours since 2019-01-01", ""), {0}, {0}, 1, 1, day);
+  data::compute_forcings({"day_of_year"}, *data::seconds_of(0, "hours since 2019-01-01", ""), {0}, {0}, 1, 1,
+                         day);
   EXPECT_NEAR(day[0], 0, 1e-6);
   EXPECT_NEAR(day[1], 1, 1e-6);
 }
@@ -252,13 +255,13 @@ TEST(Selection, WhatIsMissingIsFilledByTheMeanWhereTheConfigurationSaysSo) {
         .still = true,
         .gap = value(0, 0, 6, 1, 2)});
   expect_config_error(
-      [&] { read(*open_fields(dir / "a.nc", "data.train", {"sst"})[0], 1); },
+      [&] { read(*data::open_fields(dir / "a.nc", "data.train", {"sst"})[0], 1); },
       {"a.nc", "time step 1, channel 'sst'", "missing value", "row 1, column 2", "data.mask"});
   constexpr int64_t plane = kGridRows * kGridColumns, gap = kGridColumns + 2;
-  FieldChoice choice({"sst"});
+  data::FieldChoice choice({"sst"});
   choice.mask = "fill";
-  FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
-  const Statistics s = compute_statistics(segments_of(files), files[0]->info().shape);
+  data::FieldFiles files = data::open_fields(dir / "a.nc", "data.train", choice);
+  const data::Statistics s = data::compute_statistics(data::segments_of(files), files[0]->info().shape);
   double sum = 0, n = 0;  // of the valid points
   for (int64_t t = 0; t < 4; ++t)
     for (int64_t i = 0; i < plane; ++i)
@@ -271,13 +274,13 @@ TEST(Selection, WhatIsMissingIsFilledByTheMeanWhereTheConfigurationSaysSo) {
 
   make({.path = dir / "b.nc", .hours = hours(4, 6), .single = {"sst"}, .still = true});
   choice.mask = "lsm";  // 1 at every third point
-  files = open_fields(dir / "b.nc", "data.train", choice);
-  const Statistics masked = compute_statistics(segments_of(files), files[0]->info().shape);
+  files = data::open_fields(dir / "b.nc", "data.train", choice);
+  const data::Statistics masked = data::compute_statistics(data::segments_of(files), files[0]->info().shape);
   files[0]->read(2, files[0]->info().shape, &masked, out.data());
   for (int64_t i = 0; i < plane; ++i)
     EXPECT_EQ(out[i], i % 3 ? 0 : (value(0, 0, 12, 0, i) - masked.mean[0]) / masked.std[0]);
   choice.mask = "ocean";
-  expect_config_error([&] { open_fields(dir / "b.nc", "data.train", choice); },
+  expect_config_error([&] { data::open_fields(dir / "b.nc", "data.train", choice); },
                       {"b.nc", "'data.mask'", "'ocean'", "orography, lsm"});
 }
 
@@ -286,24 +289,24 @@ TEST(Selection, RefusesWhatDoesNotFitTogether) {
   make({.path = dir / "a.nc", .hours = hours(4, 6), .single = {"t2m"}, .still = true});
   make({.path = dir / "b.nc", .hours = hours(4, 6), .levels = true, .columns = kGridColumns - 2});
   make({.path = dir / "c.nc", .hours = hours(4, 6, 600), .levels = true});
-  const auto open = [&](const std::string& with, FieldChoice choice) {
-    return open_fields(dir / "a.nc" + "," + dir / with, "data.train", choice);
+  const auto open = [&](const std::string& with, data::FieldChoice choice) {
+    return data::open_fields(dir / "a.nc" + "," + dir / with, "data.train", choice);
   };
   expect_config_error([&] { open("b.nc", {}); }, {"b.nc", "6 x 10", "a.nc, 6 x 12"});
   expect_config_error([&] { open("c.nc", {}); }, {"c.nc", "has no 2019-03-01T00:00Z", "none in common"});
   expect_config_error([&] { open("a.nc", {}); }, {"a.nc", "'data.variables'", "two channels"});
   expect_config_error([&] { open("c.nc", {"t2m"}); }, {"c.nc", "'data.variables'", "none of them", "z"});
-  expect_config_error([&] { open_fields(dir / "a.nc", "data.train", {"z@500,x"}); },
+  expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", {"z@500,x"}); },
                       {"'data.variables'", "'z@500,x'", "z@500,850,1000"});
 }
 
 TEST(Selection, StatisticsOfChangesAreThoseOfDifferences) {
   const TempDir dir;
   make({.path = dir / "a.nc", .hours = hours(40, 1), .single = {"t2m"}});
-  const FileStatistics s = compute_statistics(dir / "a.nc", {}, 0, false, 6);
+  const data::FileStatistics s = data::compute_statistics(dir / "a.nc", {}, 0, false, 6);
   EXPECT_EQ(s.mean[0], 600.0f);  // value() rises by 100 an hour
   EXPECT_EQ(s.std[0], 0.0f);
-  expect_config_error([&] { compute_statistics(dir / "a.nc", {}, 0, false, 40); },
+  expect_config_error([&] { data::compute_statistics(dir / "a.nc", {}, 0, false, 40); },
                       {"a.nc", "40 apart", "--dt"});
 }
 
@@ -323,16 +326,16 @@ TEST(Selection, AnInfinityIsRefusedWithAMaskAndWithout) {
   const TempDir dir;
   make({.path = dir / "a.nc", .hours = hours(4, 6), .single = {"sst"}});
   put_infinity(dir / "a.nc", "sst", 1, 2);
-  FieldChoice choice({"sst"});
+  data::FieldChoice choice({"sst"});
   for (const std::string mask : {"", "missing"}) {
     SCOPED_TRACE(mask);
     choice.mask = mask;
-    const FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
+    const data::FieldFiles files = data::open_fields(dir / "a.nc", "data.train", choice);
     const auto& shape = files[0]->info().shape;
     const std::vector<std::string> said = {"a.nc", "time step 1, channel 'sst'", "an infinite value",
                                            "row 1, column 2", "or store it as missing"};
     expect_config_error([&] { read(*files[0], 1); }, said);
-    expect_config_error([&] { compute_statistics(segments_of(files), shape); }, said);
+    expect_config_error([&] { data::compute_statistics(data::segments_of(files), shape); }, said);
     std::vector<float> out(static_cast<size_t>(shape.size())), there(out.size());
     expect_config_error([&] { files[0]->read_and_tell(1, shape, nullptr, out.data(), there.data()); }, said);
     EXPECT_NO_THROW(read(*files[0], 2));

@@ -57,34 +57,34 @@ TEST(StatisticsCache, IsOfTheFilesAndOfWhatIsChosenOfThem) {
   const std::string kept = cache / "kept";
   NetcdfOptions o{.order = "tzyx", .steps = 9, .levels = 2, .rows = 11, .columns = 13, .two = true};
   write_netcdf(data / "a.nc", o, {random_packed(o), random_packed(o)});
-  convert(data / "a.nc", {}, data / "a.zarr", {.format = "zarr3"});
+  data::convert(data / "a.nc", {}, data / "a.zarr", {.format = "zarr3"});
   for (const std::string& path : {data / "a.nc", data / "a.zarr"}) {
     fs::remove_all(kept);
     settle(path, 0);
-    compute_statistics(path);  // it has just changed and may change again
+    data::compute_statistics(path);  // it has just changed and may change again
     EXPECT_EQ(kept_in(kept), 0u);
     settle(path);
-    const FileStatistics first = compute_statistics(path);
+    const data::FileStatistics first = data::compute_statistics(path);
     EXPECT_EQ(kept_in(kept), 1u);
-    const FileStatistics again = compute_statistics(path);
+    const data::FileStatistics again = data::compute_statistics(path);
     EXPECT_EQ(kept_in(kept), 1u);
     EXPECT_EQ(again.mean, first.mean);
     EXPECT_EQ(again.std, first.std);
     EXPECT_EQ(again.channels, first.channels);
     // Each of these is another key.
-    compute_statistics(path, {"t850"});
+    data::compute_statistics(path, {"t850"});
     EXPECT_EQ(kept_in(kept), 2u);
-    FieldChoice region;
+    data::FieldChoice region;
     region.region = {60, 0, 55, 5};
-    compute_statistics(path, region);
+    data::compute_statistics(path, region);
     EXPECT_EQ(kept_in(kept), 3u);
-    compute_statistics(path, {}, 4);
+    data::compute_statistics(path, {}, 4);
     EXPECT_EQ(kept_in(kept), 4u);
-    const FileStatistics of_changes = compute_statistics(path, {}, 0, false, 2);
+    const data::FileStatistics of_changes = data::compute_statistics(path, {}, 0, false, 2);
     EXPECT_EQ(kept_in(kept), 5u);
     EXPECT_NE(of_changes.mean, first.mean);
     settle(path, 120);  // another file
-    compute_statistics(path);
+    data::compute_statistics(path);
     EXPECT_EQ(kept_in(kept), 6u);
   }
 }
@@ -95,22 +95,22 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
   NetcdfOptions o{.steps = 9, .rows = 11, .columns = 13};
   write_netcdf(data / "a.nc", o, {random_packed(o)});
   settle(data / "a.nc");
-  const FileStatistics first = compute_statistics(data / "a.nc");
-  const KeptStatistics kept(data / "a.nc", "", {}, {{"steps", 0}, {"dt", 0}});
+  const data::FileStatistics first = data::compute_statistics(data / "a.nc");
+  const data::KeptStatistics kept(data / "a.nc", "", {}, {{"steps", 0}, {"dt", 0}});
   auto j = kept.find();
   ASSERT_TRUE(j);
   (*j)["mean"] = {7.5};
-  write_kept(kept.file(), *j);
-  EXPECT_EQ(compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so the file is read
+  data::write_kept(kept.file(), *j);
+  EXPECT_EQ(data::compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so the file is read
   const std::string whole = read_file(kept.file());
   const auto computed_again = [&](const std::string& bytes) {
     std::ofstream(kept.file(), std::ios::binary) << bytes;
     testing::internal::CaptureStderr();
-    EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+    EXPECT_EQ(data::compute_statistics(data / "a.nc").mean, first.mean);
     EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 8 + kept.file().size() + 12),
               "isobar: " + kept.file() + " is damaged ");
     testing::internal::CaptureStderr();
-    EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+    EXPECT_EQ(data::compute_statistics(data / "a.nc").mean, first.mean);
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   };
   for (int n = 0; n < 40; ++n) {
@@ -126,7 +126,7 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
                                     {{"mean", {1}}, {"std", {"x"}}},
                                     {{"mean", {1}}, {"std", {1, 2}}},
                                     {{"mean", {1}}, {"std", {1}}}}) {
-    write_kept(kept.file(), odd);
+    data::write_kept(kept.file(), odd);
     computed_again(read_file(kept.file()));
   }
 }
@@ -138,7 +138,8 @@ TEST(StatisticsCache, AFileReplacedWithTheSameSizeAndTimeIsAnother) {
   NetcdfOptions o{.steps = 9, .rows = 11, .columns = 13};
   for (const char* name : {"a.nc", "b.nc"}) write_netcdf(data / name, o, {random_packed(o)});
   settle(data / "a.nc");
-  const FileStatistics first = compute_statistics(data / "a.nc"), second = compute_statistics(data / "b.nc");
+  const data::FileStatistics first = data::compute_statistics(data / "a.nc"),
+                             second = data::compute_statistics(data / "b.nc");
   ASSERT_NE(first.mean, second.mean);
   ASSERT_EQ(fs::file_size(data / "a.nc"), fs::file_size(data / "b.nc"));
   const auto then = fs::last_write_time(data / "a.nc");
@@ -152,7 +153,7 @@ TEST(StatisticsCache, AFileReplacedWithTheSameSizeAndTimeIsAnother) {
     }
     fs::last_write_time(data / "a.nc", then);
     settle(data / "b.nc");
-    EXPECT_EQ(compute_statistics(data / "a.nc").mean, second.mean);
+    EXPECT_EQ(data::compute_statistics(data / "a.nc").mean, second.mean);
   }
 }
 
@@ -164,17 +165,17 @@ TEST(StatisticsCache, ARunsStatisticsAreKept) {
   settle(data / "a.nc");
   DataSpec d;
   d.train = data / "a.nc", d.train_fraction = 0.5;
-  const SampleShape shape(FieldShape{1, 16, 24});
-  const Statistics first = begin_statistics(d, shape)();
+  const data::SampleShape shape(data::FieldShape{1, 16, 24});
+  const data::Statistics first = data::begin_statistics(d, shape)();
   EXPECT_EQ(kept_in(cache / "kept"), 1u);
-  const Statistics again = begin_statistics(d, shape)();
+  const data::Statistics again = data::begin_statistics(d, shape)();
   EXPECT_EQ(again.mean, first.mean);
   EXPECT_EQ(again.std, first.std);
   d.train_fraction = 0.8;
-  EXPECT_NE(begin_statistics(d, shape)().mean, first.mean);
+  EXPECT_NE(data::begin_statistics(d, shape)().mean, first.mean);
   EXPECT_EQ(kept_in(cache / "kept"), 2u);
-  const SampleShape cropped(FieldShape{1, 8, 24});
-  EXPECT_NE(begin_statistics(d, cropped)().mean, first.mean);
+  const data::SampleShape cropped(data::FieldShape{1, 8, 24});
+  EXPECT_NE(data::begin_statistics(d, cropped)().mean, first.mean);
   EXPECT_EQ(kept_in(cache / "kept"), 3u);
 }
 

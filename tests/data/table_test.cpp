@@ -21,8 +21,8 @@ void write_lines(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-SampleShape table_shape(int64_t in, int64_t out) {
-  SampleShape shape({in, 1, 1}, {out, 1, 1});
+data::SampleShape table_shape(int64_t in, int64_t out) {
+  data::SampleShape shape({in, 1, 1}, {out, 1, 1});
   shape.of_table = true;
   return shape;
 }
@@ -31,7 +31,7 @@ TEST(Table, ColumnsComeInTheOrderThatIsAskedFor) {
   TempDir dir;
   const std::string path = dir / "t.csv";
   write_lines(path, "time,\"sst\",ice,sss\n1,2.5,0.25,35\n\n2,-1e-1,0.75,34\r\n");
-  const SampleTable t = read_table(path, "data.train", {"sss", "sst"});
+  const data::SampleTable t = data::read_table(path, "data.train", {"sss", "sst"});
   EXPECT_EQ(t.rows, 2);
   EXPECT_EQ(t.left_out.missing, 0);
   EXPECT_EQ(t.values, (std::vector<float>{35, 2.5, 34, -0.1f}));
@@ -41,10 +41,10 @@ TEST(Table, RowsWithAMissingValueAreLeftOutAndCounted) {
   TempDir dir;
   const std::string path = dir / "t.csv";
   write_lines(path, "a,b\n1,2\n,3\nNaN,4\n5,6\n7,NA\n");
-  const SampleTable t = read_table(path, "data.train", {"a", "b"});
+  const data::SampleTable t = data::read_table(path, "data.train", {"a", "b"});
   EXPECT_EQ(t.values, (std::vector<float>{1, 2, 5, 6}));
   EXPECT_EQ(t.left_out.missing, 3);
-  EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // values of unread columns may be missing
+  EXPECT_EQ(data::read_table(path, "data.train", {"b"}).rows, 4);  // values of unread columns may be missing
 }
 
 TEST(Table, EveryFaultNamesFileColumnAndMend) {
@@ -55,8 +55,8 @@ TEST(Table, EveryFaultNamesFileColumnAndMend) {
     write_lines(path, text);
     std::vector<std::string> all = says;
     all.push_back(path);
-    expect_config_error([&] { read_table(path, "data.train", columns); }, all);
-    expect_config_error([&] { require_table(path, "data.train", columns); }, all);
+    expect_config_error([&] { data::read_table(path, "data.train", columns); }, all);
+    expect_config_error([&] { data::require_table(path, "data.train", columns); }, all);
   };
   refused("a,c\n1,2\n", {"no column 'b'", "a, c"});
   refused("a,b\n1,x\n", {"line 2", "column 'b'", "'x' is no number"});
@@ -66,7 +66,7 @@ TEST(Table, EveryFaultNamesFileColumnAndMend) {
   refused("", {"line 1", "is empty"});
   const std::string other = dir / "t.xlsx";
   write_lines(other, "a,b\n1,2\n");
-  expect_config_error([&] { read_table(other, "data.train", {"a"}); }, {other, "is no table", ".csv"});
+  expect_config_error([&] { data::read_table(other, "data.train", {"a"}); }, {other, "is no table", ".csv"});
 }
 
 // Packed, with fill values, and one variable along another dimension
@@ -95,7 +95,7 @@ TEST(Table, NetcdfVariablesAlongOneDimensionAreColumns) {
   TempDir dir;
   const std::string path = dir / "t.nc";
   write_columns(path);
-  const SampleTable t = read_table(path, "data.train", {"ice", "sst"});
+  const data::SampleTable t = data::read_table(path, "data.train", {"ice", "sst"});
   EXPECT_EQ(t.left_out.missing, 1);
   ASSERT_EQ(t.values.size(), 4u);
   EXPECT_FLOAT_EQ(t.values[1], 274.15f);
@@ -103,10 +103,11 @@ TEST(Table, NetcdfVariablesAlongOneDimensionAreColumns) {
   EXPECT_FLOAT_EQ(t.values[3], 271.15f);
   expect_config_error(
       [&] {
-        read_table(path, "data.train", {"ice", "z"});
+        data::read_table(path, "data.train", {"ice", "z"});
       },
       {path, "'z'", "different dimensions"});
-  expect_config_error([&] { read_table(path, "data.train", {"snow"}); }, {path, "'snow'", "sst, ice, z"});
+  expect_config_error([&] { data::read_table(path, "data.train", {"snow"}); },
+                      {path, "'snow'", "sst, ice, z"});
 }
 
 TEST(TableDataset, NormalisesByTheRowsThatTrain) {
@@ -128,8 +129,8 @@ TEST(TableDataset, NormalisesByTheRowsThatTrain) {
   d.inputs = {"b", "a"};
   d.targets = {"y"};
   d.train_fraction = 0.8;
-  const auto train = open_dataset(d, path, Split::train, table_shape(2, 1));
-  const auto valid = open_dataset(d, "", Split::valid, table_shape(2, 1));
+  const auto train = data::open_dataset(d, path, data::Split::train, table_shape(2, 1));
+  const auto valid = data::open_dataset(d, "", data::Split::valid, table_shape(2, 1));
   ASSERT_EQ(train->size(), 40);
   ASSERT_EQ(valid->size(), 10);
   EXPECT_EQ(train->channels().persistent(), std::vector<int64_t>{-1});
@@ -148,8 +149,8 @@ TEST(TableDataset, NormalisesByTheRowsThatTrain) {
 
 // Rows like fields of noise: mean 0, variance 1, neighbours correlated, other values in validation.
 TEST(TableDataset, OfNoiseHasNumbersOfVarianceOne) {
-  const auto set = open_dataset({}, "", Split::train, table_shape(3, 2));
-  const auto valid = open_dataset({.train_fraction = 0.5}, "", Split::valid, table_shape(3, 2));
+  const auto set = data::open_dataset({}, "", data::Split::train, table_shape(3, 2));
+  const auto valid = data::open_dataset({.train_fraction = 0.5}, "", data::Split::valid, table_shape(3, 2));
   ASSERT_GE(set->size(), 65536);
   double sum[3] = {}, square[3] = {}, next = 0;
   constexpr int kRows = 20000;
@@ -173,8 +174,8 @@ TEST(TableDataset, OfNoiseIsTheSameKeptOrMade) {
   DataSpec few, many;
   few.limit_samples = 3000, many.limit_samples = int64_t{1} << 24;
   few.dt = many.dt = 2;
-  const auto kept = open_dataset(few, "", Split::train, table_shape(5, 3)),
-             made = open_dataset(many, "", Split::train, table_shape(5, 3));
+  const auto kept = data::open_dataset(few, "", data::Split::train, table_shape(5, 3)),
+             made = data::open_dataset(many, "", data::Split::train, table_shape(5, 3));
   ASSERT_EQ(kept->size(), 3000);
   ASSERT_EQ(made->size(), int64_t{1} << 24);
   for (int64_t i = 0; i < kept->size(); ++i) {
@@ -194,7 +195,9 @@ TEST(TableDataset, RefusesWhatATableHasNot) {
   d.train = path;
   d.inputs = {"a"};
   d.targets = {"y"};
-  const auto open = [&](const DataSpec& data) { open_dataset(data, path, Split::train, table_shape(1, 1)); };
+  const auto open = [&](const DataSpec& data) {
+    data::open_dataset(data, path, data::Split::train, table_shape(1, 1));
+  };
   EXPECT_NO_THROW(open(d));
   const auto refused = [&](const auto& change, const std::vector<std::string>& says) {
     DataSpec other = d;
@@ -203,7 +206,7 @@ TEST(TableDataset, RefusesWhatATableHasNot) {
   };
   DataSpec flat = d;
   flat.inputs = {"b"};
-  const auto set = open_dataset(flat, path, Split::train, table_shape(1, 1));
+  const auto set = data::open_dataset(flat, path, data::Split::train, table_shape(1, 1));
   EXPECT_EQ(set->flat_channels(), std::vector<std::string>{"b"});
   float in = 9, out = 9;
   set->read(1, &in, &out);
@@ -232,9 +235,9 @@ TEST(TableDataset, AStandardDeviationBelowAMillionthOfTheMeanCountsAsOne) {
   d.train = dir / "t.csv";
   d.inputs = {"flat", "varies", "small", "zero"};
   d.targets = {"y"};
-  const auto set = open_dataset(d, d.train, Split::train, table_shape(4, 1));
+  const auto set = data::open_dataset(d, d.train, data::Split::train, table_shape(4, 1));
   EXPECT_EQ(set->flat_channels(), (std::vector<std::string>{"flat", "zero"}));
-  const Statistics s = set->input_statistics();
+  const data::Statistics s = set->input_statistics();
   EXPECT_EQ(s.std[0], 1);
   EXPECT_NEAR(static_cast<double>(s.std[1]) / (4e-6 * unit), 1, 0.05);  // numbers are f32
   EXPECT_NEAR(static_cast<double>(s.std[2]) / (1e-9 * unit), 1, 1e-5);
@@ -250,17 +253,17 @@ TEST(TableDataset, AStandardDeviationBelowAMillionthOfTheMeanCountsAsOne) {
 
 TEST(TableDataset, OfClassesHoldsThemAsTheyAreWithTheirNames) {
   TempDir dir;
-  make_classes(
+  data::make_classes(
       dir / "set",
       {.samples = 200, .features = 5, .classes = 3, .seed = static_cast<uint64_t>(random_int(0, 9999))});
   DataSpec d;
   d.train = dir / "set/train.nc", d.valid = dir / "set/valid.nc";
   d.inputs = {"x0", "x1", "x2", "x3", "x4"};
   d.targets = {"label"};
-  SampleShape shape = table_shape(5, 1);
+  data::SampleShape shape = table_shape(5, 1);
   shape.classes = 3;
-  const auto set = open_dataset(d, d.train, Split::train, shape),
-             valid = open_dataset(d, d.valid, Split::valid, shape);
+  const auto set = data::open_dataset(d, d.train, data::Split::train, shape),
+             valid = data::open_dataset(d, d.valid, data::Split::valid, shape);
   EXPECT_EQ(set->size(), 160);
   EXPECT_EQ(valid->size(), 20);
   EXPECT_EQ(set->class_names(), (std::vector<std::string>{"pattern_0", "pattern_1", "pattern_2"}));
@@ -275,9 +278,9 @@ TEST(TableDataset, OfClassesHoldsThemAsTheyAreWithTheirNames) {
   }
   EXPECT_NEAR(mean, 0, 1e-5) << "inputs are normalised";
   shape.classes = 2;
-  expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); },
+  expect_config_error([&] { data::open_dataset(d, d.train, data::Split::train, shape); },
                       {d.train, "column 'label' holds class 2", "net.out_features"});
-  expect_config_error([&] { require_tables(d, 2); }, {d.train, "column 'label' holds class 2"});
+  expect_config_error([&] { data::require_tables(d, 2); }, {d.train, "column 'label' holds class 2"});
 }
 
 }  // namespace

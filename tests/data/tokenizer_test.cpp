@@ -26,7 +26,7 @@ class Tokenizers : public testing::TestWithParam<const char*> {};
 
 TEST_P(Tokenizers, GiveTheTokensOfThePeer) {
   const json reference = read_json(fixture("reference"));
-  Tokenizer t(fixture(GetParam()));
+  data::Tokenizer t(fixture(GetParam()));
   EXPECT_EQ(t.words(), 600);
   for (size_t i = 0; i < reference.at("texts").size(); ++i) {
     const std::string text = reference["texts"][i];
@@ -41,7 +41,7 @@ TEST_P(Tokenizers, RandomTextComesBack) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  Tokenizer t(fixture(GetParam()));
+  data::Tokenizer t(fixture(GetParam()));
   for (int i = 0; i < 200; ++i) {
     std::string text;
     for (int j = 0; j < 40; ++j) {
@@ -82,14 +82,14 @@ TEST(TokenizerFile, WhatIsNotHereIsRefusedByKey) {
            {changed("/added_tokens/0/id", -3), "added_tokens"}}) {
     write_atomically(dir / "t.json", j.dump());
     try {
-      const Tokenizer t(dir / "t.json");
+      const data::Tokenizer t(dir / "t.json");
       ADD_FAILURE() << key << " is accepted";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
       EXPECT_NE(std::string(e.what()).find("t.json"), std::string::npos) << e.what();
     }
   }
-  Tokenizer t(fixture("gpt2"));
+  data::Tokenizer t(fixture("gpt2"));
   EXPECT_THROW(t.encode("a\xff", "text.txt"), ConfigError);
   EXPECT_THROW(t.token("no", "--end"), ConfigError);
   EXPECT_EQ(t.token("<|endoftext|>", "--end"), 0);

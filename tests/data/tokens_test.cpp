@@ -23,7 +23,7 @@ void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-std::vector<int32_t> all_of(const TokenFile& file) {
+std::vector<int32_t> all_of(const data::TokenFile& file) {
   std::vector<int32_t> tokens(static_cast<size_t>(file.size()));
   file.read(0, file.size(), tokens.data());
   return tokens;
@@ -54,33 +54,33 @@ TEST(Tokens, OfEveryFormatAreTheSame) {
   write(dir / "nanogpt.bin", bytes_of(narrow));
   write(dir / "llmc.bin", llmc(20240520, 7) + bytes_of(narrow));
   write(dir / "llmc32.bin", llmc(20240801, 7) + bytes_of(want));
-  write(dir / "wide.npy", npy_bytes("<i8", {7}, bytes_of(wide)));
-  write(dir / "narrow.npy", npy_bytes("<u2", {7}, bytes_of(narrow)));
+  write(dir / "wide.npy", data::npy_bytes("<i8", {7}, bytes_of(wide)));
+  write(dir / "narrow.npy", data::npy_bytes("<u2", {7}, bytes_of(narrow)));
   write(dir / "megatron.bin", bytes_of(want));
   write(dir / "megatron.idx", megatron_index(4, {3, 4}));
   write(dir / "megatron16.bin", bytes_of(narrow));
   write(dir / "megatron16.idx", megatron_index(8, {7}));
   for (const char* name :
        {"nanogpt.bin", "llmc.bin", "llmc32.bin", "wide.npy", "narrow.npy", "megatron.bin", "megatron16.bin"})
-    EXPECT_EQ(all_of(TokenFile(dir / name, "data.train", 300)), want) << name;
+    EXPECT_EQ(all_of(data::TokenFile(dir / name, "data.train", 300)), want) << name;
   // More words than 16 bits have
   write(dir / "large.bin", bytes_of(want));
-  EXPECT_EQ(all_of(TokenFile(dir / "large.bin", "data.train", 128256)), want);
+  EXPECT_EQ(all_of(data::TokenFile(dir / "large.bin", "data.train", 128256)), want);
 }
 
 TEST(Tokens, AreReadAsTheyWereWritten) {
   const TempDir dir;
   const std::vector<int32_t> tokens = {65, 0, 65535, 299};
   for (const int64_t words : {65536, 65537}) {
-    write_tokens(dir / "text.bin", tokens, words);
+    data::write_tokens(dir / "text.bin", tokens, words);
     EXPECT_EQ(std::filesystem::file_size(dir / "text.bin"), words == 65536 ? 8u : 16u);
-    EXPECT_EQ(all_of(TokenFile(dir / "text.bin", "data.train", words)), tokens);
+    EXPECT_EQ(all_of(data::TokenFile(dir / "text.bin", "data.train", words)), tokens);
   }
 }
 
 void expect_refused(const std::string& path, const std::string& what, int64_t words = 300) {
   try {
-    const TokenFile file(path, "data.train", words);
+    const data::TokenFile file(path, "data.train", words);
     all_of(file);
     ADD_FAILURE() << path << " is read";
   } catch (const ConfigError& e) {
@@ -99,11 +99,11 @@ TEST(Tokens, WhatIsNoneIsRefusedByName) {
   expect_refused(dir / "short.bin", "ends after 3 of its 4 tokens");
   write(dir / "above.bin", bytes_of(tokens));
   expect_refused(dir / "above.bin", "token 2 is word 299, and the net has 256 words", 256);
-  write(dir / "floats.npy", npy_bytes("<f4", {2}, bytes_of(std::vector<float>{1, 2})));
+  write(dir / "floats.npy", data::npy_bytes("<f4", {2}, bytes_of(std::vector<float>{1, 2})));
   expect_refused(dir / "floats.npy", "no list of whole numbers");
-  write(dir / "matrix.npy", npy_bytes("<i4", {1, 2}, bytes_of(std::vector<int32_t>{1, 2})));
+  write(dir / "matrix.npy", data::npy_bytes("<i4", {1, 2}, bytes_of(std::vector<int32_t>{1, 2})));
   expect_refused(dir / "matrix.npy", "no list of whole numbers");
-  write(dir / "negative.npy", npy_bytes("<i4", {2}, bytes_of(std::vector<int32_t>{1, -2})));
+  write(dir / "negative.npy", data::npy_bytes("<i4", {2}, bytes_of(std::vector<int32_t>{1, -2})));
   expect_refused(dir / "negative.npy", "token 1 is word -2");
   write(dir / "other.bin", bytes_of(tokens));
   write(dir / "other.idx", std::string(40, 'x'));
@@ -120,8 +120,8 @@ std::vector<int32_t> words_in(const float* from, int64_t n) {
   return words;
 }
 
-SampleShape shape_of(int64_t tokens, int64_t words) {
-  SampleShape shape({1, 1, tokens});
+data::SampleShape shape_of(int64_t tokens, int64_t words) {
+  data::SampleShape shape({1, 1, tokens});
   shape.words = words;
   return shape;
 }
@@ -135,7 +135,7 @@ TEST(Tokens, MakeSamplesWithTheWordsThatFollow) {
   write(dir / "b.bin", bytes_of(std::vector<uint16_t>{100, 101, 102, 103, 104}));
   DataSpec data;
   data.train = dir / "a.bin," + (dir / "b.bin");
-  const auto set = open_tokens(data, data.train, Split::train, shape_of(3, 200));
+  const auto set = data::open_tokens(data, data.train, data::Split::train, shape_of(3, 200));
   ASSERT_EQ(set->size(), 5);
   float words[3], labels[3];
   for (int64_t i = 0; i < 4; ++i) {
@@ -148,14 +148,14 @@ TEST(Tokens, MakeSamplesWithTheWordsThatFollow) {
   EXPECT_EQ(words_in(labels, 3), (std::vector<int32_t>{101, 102, 103}));
 
   data.train_fraction = 0.6;
-  EXPECT_EQ(open_tokens(data, data.train, Split::train, shape_of(3, 200))->size(), 3);
-  const auto rest = open_tokens(data, "", Split::valid, shape_of(3, 200));
+  EXPECT_EQ(data::open_tokens(data, data.train, data::Split::train, shape_of(3, 200))->size(), 3);
+  const auto rest = data::open_tokens(data, "", data::Split::valid, shape_of(3, 200));
   ASSERT_EQ(rest->size(), 2);
   rest->read(0, words, labels);
   EXPECT_EQ(words_in(words, 3), (std::vector<int32_t>{9, 10, 11}));
-  EXPECT_THROW(open_tokens(data, data.train, Split::train, shape_of(14, 200)), ConfigError);
+  EXPECT_THROW(data::open_tokens(data, data.train, data::Split::train, shape_of(14, 200)), ConfigError);
   data.dt = 2;
-  EXPECT_THROW(open_tokens(data, data.train, Split::train, shape_of(3, 200)), ConfigError);
+  EXPECT_THROW(data::open_tokens(data, data.train, data::Split::train, shape_of(3, 200)), ConfigError);
 }
 
 TEST(Tokens, ComeInTheSameOrderAfterAResume) {
@@ -165,10 +165,10 @@ TEST(Tokens, ComeInTheSameOrderAfterAResume) {
   write(dir / "a.bin", bytes_of(counted));
   DataSpec data;
   data.train = dir / "a.bin";
-  const auto set = open_tokens(data, data.train, Split::train, shape_of(9, 2000));
-  const LoaderOptions options{
+  const auto set = data::open_tokens(data, data.train, data::Split::train, shape_of(9, 2000));
+  const data::LoaderOptions options{
       .batch = 2, .per_step = 2, .dp = 2, .rank = 1, .seed = 3, .workers = 2, .prefetch = 1, .shuffle = true};
-  Loader through(*set, options), resumed(*set, options);
+  data::Loader through(*set, options), resumed(*set, options);
   resumed.seek(30);
   for (int64_t i = 0; i < 60; ++i) {  // past the end of the epoch
     const std::vector<int32_t> all = words_in(through.next().at("labels"), 18);
@@ -179,7 +179,7 @@ TEST(Tokens, ComeInTheSameOrderAfterAResume) {
 }
 
 TEST(Tokens, MadeOnesCanBeLearnt) {
-  const auto set = make_tokens(10, Split::train, shape_of(500, 50000));
+  const auto set = data::make_tokens(10, data::Split::train, shape_of(500, 50000));
   std::vector<float> words(500), labels(500);
   int64_t follow = 0;
   for (int64_t i = 0; i < 10; ++i) {

@@ -19,7 +19,7 @@
 #include "model/plan/plan.h"
 #include "tests/engine/noise.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 inline int64_t product(const std::vector<int64_t>& shape) {
   int64_t n = 1;
@@ -28,21 +28,21 @@ inline int64_t product(const std::vector<int64_t>& shape) {
 }
 
 struct Piece {  // of a tensor: split on `axis` into `ways`, or whole
-  Tensor tensor;
+  plan::Tensor tensor;
   int axis;
-  Init init;
+  plan::Init init;
 };
 
 inline std::vector<Piece> net(int64_t depth, int64_t width) {
-  std::vector<Piece> out = {{{"patch.weight", {width, 3, 2, 2}}, 1, Init::uniform},
-                            {{"position", {5, width}}, -1, Init::normal}};
+  std::vector<Piece> out = {{{"patch.weight", {width, 3, 2, 2}}, 1, plan::Init::uniform},
+                            {{"position", {5, width}}, -1, plan::Init::normal}};
   for (int64_t i = 0; i < depth; ++i) {
     const std::string b = "blocks." + std::to_string(i) + ".";
-    out.push_back({{b + "norm.weight", {width}}, -1, Init::one});
-    out.push_back({{b + "up.weight", {4 * width, width}}, 0, Init::normal});
-    out.push_back({{b + "up.bias", {4 * width}}, 0, Init::zero});
-    out.push_back({{b + "down.weight", {width, 4 * width}}, 1, Init::normal});
-    out.push_back({{b + "mixed", {3, 2, 6}}, 2, Init::uniform});
+    out.push_back({{b + "norm.weight", {width}}, -1, plan::Init::one});
+    out.push_back({{b + "up.weight", {4 * width, width}}, 0, plan::Init::normal});
+    out.push_back({{b + "up.bias", {4 * width}}, 0, plan::Init::zero});
+    out.push_back({{b + "down.weight", {width, 4 * width}}, 1, plan::Init::normal});
+    out.push_back({{b + "mixed", {3, 2, 6}}, 2, plan::Init::uniform});
   }
   return out;
 }
@@ -58,8 +58,8 @@ inline int64_t bound(int64_t extent, int ways, int i) {
   return (extent * i + ways - 1) / ways;
 }
 
-inline Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
-  Plan plan;
+inline plan::Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
+  plan::Plan plan;
   plan.rank = rank, plan.world = cut.world();
   const int dp = rank % cut.dp, tp = rank / cut.dp % cut.tp, stage = rank / cut.dp / cut.tp;
   int64_t end = 0;
@@ -67,7 +67,7 @@ inline Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
     const Piece& piece = net[i];
     plan.tensors.push_back(piece.tensor);
     if (static_cast<int>(i * cut.pp / net.size()) != stage) continue;
-    Param p{piece.tensor.name, piece.tensor.shape, piece.init, 0.5f};
+    plan::Param p{piece.tensor.name, piece.tensor.shape, piece.init, 0.5f};
     p.count = product(p.shape);
     p.writer = dp == cut.dp - 1;  // any replica may be
     if (piece.axis >= 0 && cut.tp > 1) {
@@ -98,7 +98,7 @@ inline Values random_values(const std::vector<Piece>& net) {
 
 /// Calls f(index in the whole tensor, index in the rank's buffer) for every element.
 template <class F>
-void each_element(const Param& p, F f) {
+void each_element(const plan::Param& p, F f) {
   int64_t at = p.offset;
   for (int64_t i = 0; i < product(p.shape); ++i) {
     if (p.axis >= 0) {
@@ -111,9 +111,9 @@ void each_element(const Param& p, F f) {
   EXPECT_EQ(at, p.offset + p.count);
 }
 
-inline std::vector<float> buffer_of(const Plan& plan, const Values& values) {
+inline std::vector<float> buffer_of(const plan::Plan& plan, const Values& values) {
   std::vector<float> out(plan.params_all.count, NAN);  // gaps must not be written to files
-  for (const Param& p : plan.params)
+  for (const plan::Param& p : plan.params)
     each_element(p, [&](int64_t whole, int64_t at) { out[at] = values.at(p.name)[whole]; });
   return out;
 }
@@ -122,7 +122,7 @@ inline std::vector<float> buffer_of(const Plan& plan, const Values& values) {
 class World {
  public:
   explicit World(int ranks) : ranks_(ranks) {}
-  void operator()(const std::function<void(const Meeting&)>& rank) {
+  void operator()(const std::function<void(const inference::Meeting&)>& rank) {
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks_; ++r)
       threads.emplace_back([&, r] {
@@ -178,4 +178,4 @@ class World {
   std::condition_variable changed_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -8,7 +8,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // flux as a smooth, noise-free function of two columns
@@ -44,7 +44,7 @@ TEST(EarlyStop, CountsValidationsWithoutALowerLoss) {
   TrainSpec t;
   t.early_stopping_patience = 2;
   t.min_steps = 40;
-  EarlyStop e;
+  inference::EarlyStop e;
   EXPECT_TRUE(e.observe(t, 10, 1.0, std::nullopt));
   EXPECT_FALSE(e.observe(t, 20, 1.0, std::nullopt));  // equal is not lower
   EXPECT_TRUE(e.observe(t, 30, 0.9, std::nullopt));
@@ -58,7 +58,7 @@ TEST(EarlyStop, CountsValidationsWithoutALowerLoss) {
 TEST(EarlyStop, WatchesTheNormOverAWindow) {
   TrainSpec t;
   t.jacobian_window = 3, t.jacobian_tolerance = 0.1;
-  EarlyStop e;
+  inference::EarlyStop e;
   for (const double norm : {1.0, 2.0, 2.05}) e.observe(t, 10, 1, norm);
   EXPECT_EQ(e.reason, "");  // the first differs by 50 %
   e.observe(t, 20, 1, 1.9);
@@ -158,4 +158,4 @@ TEST(EarlyStop, AResumedRunRemembersWhatItHasSeen) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -9,18 +9,18 @@
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class AveragedRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new Folder;
-    SyntheticOptions options;
+    data::SyntheticOptions options;
     options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 23;
     options.train_years = options.valid_years = 1;
     options.show_progress = false;
-    make_synthetic(*shared_ / "set", options);
+    data::make_synthetic(*shared_ / "set", options);
     const Ended e = train(whole(), {"train.steps=6"}, "1");
     ASSERT_EQ(e.code, 0) << e.text;
   }
@@ -37,9 +37,9 @@ class AveragedRun : public testing::Test {
         Words{"--ranks", ranks} + words);
   }
   static std::string whole() { return *shared_ / "whole"; }
-  static TensorFile file(const std::string& run, int step, const std::string& name) {
-    return read_safetensors(run + "/checkpoints/step-0000000" + std::to_string(step) + "/" + name +
-                            ".safetensors");
+  static inference::TensorFile file(const std::string& run, int step, const std::string& name) {
+    return inference::read_safetensors(run + "/checkpoints/step-0000000" + std::to_string(step) + "/" + name +
+                                       ".safetensors");
   }
   static std::map<int64_t, double> validations(const std::string& run) {
     std::map<int64_t, double> out;
@@ -54,14 +54,15 @@ class AveragedRun : public testing::Test {
 TEST_F(AveragedRun, IsTheAverageOfItsSteps) {
   std::map<std::string, std::vector<double>> average;
   for (int step = 1; step <= 6; ++step)
-    for (const TensorFile files = file(whole(), step, "model"); const auto& [name, t] : files.tensors) {
+    for (const inference::TensorFile files = file(whole(), step, "model");
+         const auto& [name, t] : files.tensors) {
       std::vector<double>& x = average[name];
       // The average after the first step comes from its checkpoint: 0.8 first + 0.2 now.
       if (step == 1) x = file(whole(), 1, "average").tensors.at(name).values;
       for (size_t i = 0; step > 1 && i < x.size(); ++i) x[i] = 0.8 * x[i] + 0.2 * t.values[i];
     }
   double most = 0;
-  for (const TensorFile files = file(whole(), 6, "average"); const auto& [name, t] : files.tensors)
+  for (const inference::TensorFile files = file(whole(), 6, "average"); const auto& [name, t] : files.tensors)
     for (size_t i = 0; i < t.values.size(); ++i)
       most = worst(most, std::abs(t.values[i] - average.at(name)[i]));
   EXPECT_LE(most, 1e-6);
@@ -77,13 +78,13 @@ TEST_F(AveragedRun, ResumesToTheBitInAnotherLayoutToRounding) {
   const Ended e = train(run, {"train.steps=6"}, "1", {"--resume", run});
   ASSERT_EQ(e.code, 0) << e.text;
   for (const char* name : {"model", "average"})
-    for (const TensorFile files = file(whole(), 6, name); const auto& [tensor, t] : files.tensors)
+    for (const inference::TensorFile files = file(whole(), 6, name); const auto& [tensor, t] : files.tensors)
       EXPECT_EQ(t.values, file(run, 6, name).tensors.at(tensor).values) << name << tensor;
   const Ended cut = train(other, {"train.steps=6", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"},
                           "2", {"--resume", other});
   ASSERT_EQ(cut.code, 0) << cut.text;
   double most = 0;
-  const TensorFile averages = file(whole(), 6, "average"), others = file(other, 6, "average");
+  const inference::TensorFile averages = file(whole(), 6, "average"), others = file(other, 6, "average");
   for (const auto& [tensor, t] : averages.tensors) {
     if (tensor.ends_with(".k.bias")) continue;  // its gradient is rounding noise
     const std::vector<double>& now = others.tensors.at(tensor).values;
@@ -101,7 +102,7 @@ TEST_F(AveragedRun, IsWhatIsValidatedIfAsked) {
   const std::string run = dir / "run", sharded = dir / "sharded";
   const Words asked = {"train.steps=6", "train.ema_valid=true"};
   ASSERT_EQ(train(run, asked, "1").code, 0);
-  for (const TensorFile files = file(whole(), 6, "model"); const auto& [tensor, t] : files.tensors)
+  for (const inference::TensorFile files = file(whole(), 6, "model"); const auto& [tensor, t] : files.tensors)
     EXPECT_EQ(t.values, file(run, 6, "model").tensors.at(tensor).values) << tensor;
   EXPECT_NE(validations(run).at(6), validations(whole()).at(6));
   const Ended forecast =
@@ -160,4 +161,4 @@ TEST_F(AveragedRun, KeepsItsLastCheckpointsAndTheBest) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

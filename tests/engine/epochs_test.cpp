@@ -6,7 +6,7 @@
 #include "model/data/choice/epochs.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_SAYS(text, part) \
@@ -201,4 +201,4 @@ TEST_F(Epochs, InASweepEachTrialHasItsSteps) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

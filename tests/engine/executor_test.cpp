@@ -19,7 +19,7 @@
 #include "tests/paths.h"
 #include "tests/trace/analyse.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 RunSpec spec_of(const std::vector<std::string>& set = {}) {
@@ -29,18 +29,18 @@ RunSpec spec_of(const std::vector<std::string>& set = {}) {
 class Noting : public NullBackend {  // records which ops ran, in order
  public:
   using NullBackend::NullBackend;
-  void launch(const Op& op, int32_t micro, int32_t slot) override {
+  void launch(const plan::Op& op, int32_t micro, int32_t slot) override {
     ran.push_back(&op);
     NullBackend::launch(op, micro, slot);
   }
-  std::vector<const Op*> ran;
+  std::vector<const plan::Op*> ran;
 };
 
 TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
   for (const char* micro : {"8", "2"}) {
     const RunSpec spec = spec_of({std::string("policy.micro_batch=") + micro});
-    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-    Arena arena(plan.memory.arena);
+    const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+    inference::Arena arena(plan.memory.arena);
     EXPECT_EQ(arena.bytes(), plan.memory.arena);
     Noting backend(plan, arena.data());
     Executor execute(plan, backend, nullptr);
@@ -53,7 +53,7 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
       std::fill(input, input + n, 1.0f);  // must be inside the arena; sanitizers check it
       std::fill(target, target + n, 1.0f);
     });
-    const Program program = link(plan, plan.train);
+    const plan::Program program = plan::link(plan, plan.train);
     execute(program, 0);
     EXPECT_EQ(fetched, spec.micro_batches());
     ASSERT_EQ(backend.ran.size(), program.instrs.size());
@@ -64,8 +64,8 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
     for (const OpTime& t : execute.op_times()) counted += t.count;
     EXPECT_EQ(counted, backend.launched());
     fetched = 0;
-    execute(link(plan, plan.init), 0);
-    execute(link(plan, plan.eval), 0);
+    execute(plan::link(plan, plan.init), 0);
+    execute(plan::link(plan, plan.eval), 0);
     EXPECT_EQ(fetched, 1);
     EXPECT_EQ(execute.now_running(), "idle");
     execute.reset_op_times();
@@ -75,11 +75,11 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
 
 TEST(Executor, AnErrorOfTheDataSourceComesOutAndTheNextStepRuns) {
   const RunSpec spec = spec_of();
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-  Arena arena(plan.memory.arena);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+  inference::Arena arena(plan.memory.arena);
   NullBackend backend(plan, arena.data());
   Executor execute(plan, backend, nullptr);
-  const Program program = link(plan, plan.train);
+  const plan::Program program = plan::link(plan, plan.train);
   backend.on_fetch([](int32_t, const BatchPlaces&) { throw std::domain_error("no such sample"); });
   EXPECT_THROW(execute(program, 0), std::domain_error);
   backend.on_fetch([](int32_t, const BatchPlaces&) {});
@@ -91,7 +91,7 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
   class Watching : public NullBackend {
    public:
     using NullBackend::NullBackend;
-    void launch(const Op& op, int32_t micro, int32_t slot) override {
+    void launch(const plan::Op& op, int32_t micro, int32_t slot) override {
       if (!test::flushes_denormals()) keeping.push_back(op.path);  // safe: ops run one at a time
       on_compute.push_back(std::this_thread::get_id() == home);
       NullBackend::launch(op, micro, slot);
@@ -101,16 +101,16 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
     std::vector<bool> on_compute;
   };
   const RunSpec spec = spec_of({"policy.offload_optimizer=true"});  // copies have lanes of their own
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-  Arena arena(plan.memory.arena + plan.memory.host);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+  inference::Arena arena(plan.memory.arena + plan.memory.host);
   for (const bool comm_thread : {true, false})
     std::thread([&] {  // a thread with denormals enabled starts the executor's
       test::keep_denormals();
       Watching backend(plan, arena.data());
       Executor execute(plan, backend, nullptr, {.comm_thread = comm_thread});
-      Program program = link(plan, plan.train);
-      const Instr* before = nullptr;
-      for (Instr& i : program.instrs) {  // serialise, so that no two ops record at once
+      plan::Program program = plan::link(plan, plan.train);
+      const plan::Instr* before = nullptr;
+      for (plan::Instr& i : program.instrs) {  // serialise, so that no two ops record at once
         if (before != nullptr) i.waits.push_back(static_cast<int32_t>(before - program.instrs.data()));
         before = &i;
       }
@@ -124,16 +124,16 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
 
 TEST(Executor, SpansAreThoseOfTheProgram) {
   const RunSpec spec = spec_of({"policy.micro_batch=2"});
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-  Arena arena(plan.memory.arena);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+  inference::Arena arena(plan.memory.arena);
   NullBackend backend(plan, arena.data());
   Executor execute(plan, backend, nullptr);
-  const Program program = link(plan, plan.train);
-  SpanRecorder recorder(0, program.instrs.size() * 2);
+  const plan::Program program = plan::link(plan, plan.train);
+  trace::SpanRecorder recorder(0, program.instrs.size() * 2);
   execute.record_to(&recorder);
   execute(program, 5);
   execute(program, 6);
-  const Timeline t = recorder.take();
+  const trace::Timeline t = recorder.take();
   ASSERT_EQ(t.spans.size(), 2 * program.instrs.size());
   for (size_t i = 0; i < t.spans.size(); ++i) {
     const auto n = static_cast<int32_t>(i % program.instrs.size());
@@ -150,12 +150,12 @@ TEST(Executor, SpansAreThoseOfTheProgram) {
 
 TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   const RunSpec spec = spec_of();
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-  Arena arena(plan.memory.arena);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+  inference::Arena arena(plan.memory.arena);
   NullBackend backend(plan, arena.data());
   backend.on_fetch([](int32_t, const BatchPlaces&) {});
   Executor execute(plan, backend, nullptr);
-  const Program program = link(plan, plan.train);
+  const plan::Program program = plan::link(plan, plan.train);
   std::atomic<int> barks{0};
   {
     SlowWork slow;
@@ -182,10 +182,10 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
 
 TEST(Arena, IsZeroAlignedAndRefusesWhatTheHostLacks) {
   const int64_t n = 1 << 20;
-  Arena arena(n);
+  inference::Arena arena(n);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 4096, 0u);
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(arena.data()[i], std::byte{0});
-  EXPECT_THROW(Arena(int64_t{1} << 50), OutOfMemory);
+  EXPECT_THROW(inference::Arena(int64_t{1} << 50), inference::OutOfMemory);
 }
 
 // The plan may not include the data module, so this test keeps the two in agreement.
@@ -197,36 +197,36 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
             spec_of({std::string("data.workers=") + workers, std::string("data.prefetch=") + prefetch,
                      valid ? "data.valid=somewhere" : "data.dt=1", "policy.micro_batch=2"});
         const int64_t size =
-            FieldShape{s.net.vit().in_channels, s.net.vit().img_height, s.net.vit().img_width}.size();
-        const std::vector<SampleTensor> given{{"input", size}, {"target", size}};
-        const LoaderOptions train{2, 4, 1, 0, 0, s.data.workers, s.data.prefetch, true};
-        const LoaderOptions validation{2, 1, 1, 0, 0, 0, 1, false};
-        EXPECT_EQ(build_plan(s, 0, cpu_workspace(1)).memory.loader,
-                  Loader::bytes(train, given) + (valid ? Loader::bytes(validation, given) : 0));
+            data::FieldShape{s.net.vit().in_channels, s.net.vit().img_height, s.net.vit().img_width}.size();
+        const std::vector<data::SampleTensor> given{{"input", size}, {"target", size}};
+        const data::LoaderOptions train{2, 4, 1, 0, 0, s.data.workers, s.data.prefetch, true};
+        const data::LoaderOptions validation{2, 1, 1, 0, 0, 0, 1, false};
+        EXPECT_EQ(nets::build_plan(s, 0, cpu_workspace(1)).memory.loader,
+                  data::Loader::bytes(train, given) + (valid ? data::Loader::bytes(validation, given) : 0));
       }
 }
 
 // Ranks with their own cores poll for long; ranks that share cores sleep soon.
 TEST(Executor, WaitsByWhoElseWantsTheCores) {
-  EXPECT_EQ(waiting_among(1, 2, 2, 2).patience, kOwnCores);
+  EXPECT_EQ(waiting_among(1, 2, 2, 2).patience, comm::kOwnCores);
   EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
-  EXPECT_EQ(waiting_among(2, 1, 1, 2).patience, kOwnCores);
-  EXPECT_EQ(waiting_among(2, 2, 2, 2).patience, on_shared_cores(2));
-  EXPECT_EQ(waiting_among(1, 3, 3, 2).patience, on_shared_cores(2));
-  EXPECT_EQ(waiting_among(1, 8, 8, 2).patience, on_shared_cores(4));
-  EXPECT_LT(on_shared_cores(2).asleep, on_shared_cores(4).asleep);
-  EXPECT_EQ(waiting_among(1, 2, 1, 1).patience, Patience{});  // the other rank is on another host
+  EXPECT_EQ(waiting_among(2, 1, 1, 2).patience, comm::kOwnCores);
+  EXPECT_EQ(waiting_among(2, 2, 2, 2).patience, comm::on_shared_cores(2));
+  EXPECT_EQ(waiting_among(1, 3, 3, 2).patience, comm::on_shared_cores(2));
+  EXPECT_EQ(waiting_among(1, 8, 8, 2).patience, comm::on_shared_cores(4));
+  EXPECT_LT(comm::on_shared_cores(2).asleep, comm::on_shared_cores(4).asleep);
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).patience, comm::Patience{});  // the other rank is on another host
   EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
-  EXPECT_EQ(waiting_among(1, 2, 2, 4).patience, kOwnCores);  // the communication thread has a core too
+  EXPECT_EQ(waiting_among(1, 2, 2, 4).patience, comm::kOwnCores);  // the communication thread has a core too
 }
 
 // Waiting is limited by time, whatever the number of polls.
 TEST(Executor, SleepsAfterATimeNotAfterSoManyAsks) {
-  Pause pause(Patience{.awake = std::chrono::milliseconds(20)});
-  const auto begin = Pause::Clock::now();
+  comm::Pause pause(comm::Patience{.awake = std::chrono::milliseconds(20)});
+  const auto begin = comm::Pause::Clock::now();
   int64_t asks = 0;
   for (; !pause.asleep(); pause()) ++asks;
-  EXPECT_GE(Pause::Clock::now() - begin, std::chrono::milliseconds(20));
+  EXPECT_GE(comm::Pause::Clock::now() - begin, std::chrono::milliseconds(20));
   EXPECT_GT(asks, 10);
   pause.again();
   EXPECT_FALSE(pause.asleep());
@@ -247,4 +247,4 @@ TEST(Team, IsOfOneThreadOrOfAll) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,7 +12,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 Ended forecast(const Words& words) {
@@ -49,16 +49,16 @@ json last_validation(const std::string& run) {
 // Trained under dp2 pp2 and forecast on one rank: each channel's RMSE from the file equals the validation's.
 TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
   const Folder dir;
-  SyntheticOptions options;
+  data::SyntheticOptions options;
   options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 23;
   options.train_years = options.valid_years = 1;
   options.show_progress = false;
-  make_synthetic(dir / "set", options);
+  data::make_synthetic(dir / "set", options);
   DataSpec data;
   data.train = dir / "set/train", data.valid = dir / "set/valid";
   data.targets = {"t2m", "u10", "sp"};
-  const SampleShape shape({4, 32, 64}, {3, 32, 64});
-  const auto valid = open_dataset(data, data.valid, Split::valid, shape);
+  const data::SampleShape shape({4, 32, 64}, {3, 32, 64});
+  const auto valid = data::open_dataset(data, data.valid, data::Split::valid, shape);
   ASSERT_EQ(valid->size(), 23);  // five batches of 4 and one of 3
   for (const char* amp : {"none", "bf16"}) {
     const std::string run = dir / (std::string("run-") + amp), out = dir / (std::string(amp) + ".nc");
@@ -76,7 +76,7 @@ TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
     const double rounding = std::string(amp) == "bf16" ? 2e-3 : 1e-5;
     EXPECT_NEAR(said.at("loss").get<double>() / judged.at("loss").get<double>(), 1, rounding);
     std::vector<float> input(4 * 32 * 64), target(3 * 32 * 64);
-    const Statistics s = valid->target_statistics();
+    const data::Statistics s = valid->target_statistics();
     double weight[32], total = 0;
     for (int y = 0; y < 32; ++y)
       total += weight[y] = std::cos((90 - 180.0 * y / 31) * std::numbers::pi / 180);
@@ -262,7 +262,7 @@ TEST(Forecast, OfATableHasARowForEach) {
     EXPECT_EQ(variable(dir / "out.nc", other).size(), 350u) << other;
   const Ended arrays = forecast({dir / "run", "-o", dir / "out.npz"});
   ASSERT_EQ(arrays.code, 0) << arrays.text;
-  const NpzFile npz(dir / "out.npz", "data.train");
+  const data::NpzFile npz(dir / "out.npz", "data.train");
   EXPECT_EQ(npz.names(), (std::vector<std::string>{"flux 1", "flux_1", "time"}));
   EXPECT_EQ(npz.read("flux 1").values, values);
   EXPECT_EQ(npz.read("time").values, variable(dir / "out.nc", "time_"));
@@ -287,11 +287,11 @@ TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
       {"train.steps=1", "train.checkpoint_every=1", "run.threads=1", "run.out=" + (dir / "noise")});
   ASSERT_EQ(noise.code, 0) << noise.text;
   refused({dir / "noise", "-o", dir / "a.nc"}, "'data.train': is empty: this net was trained on noise");
-  SyntheticOptions options;
+  data::SyntheticOptions options;
   options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 10;
   options.train_years = options.valid_years = 1;
   options.show_progress = false;
-  make_synthetic(dir / "set", options);
+  data::make_synthetic(dir / "set", options);
   const Ended good = train_command({"data.train=" + (dir / "set/train"), "train.steps=1",
                                     "train.checkpoint_every=1", "run.threads=1", "run.out=" + (dir / "run")});
   ASSERT_EQ(good.code, 0) << good.text;
@@ -310,4 +310,4 @@ TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -15,7 +15,7 @@
 
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// A region's last buffer ends within a cache line of the region's end, and its last element was written.
 constexpr int64_t kSlack = 64 + 4;
@@ -42,25 +42,25 @@ class GuardedArena {  // followed by an inaccessible page; zero, as the engine's
   GuardedArena& operator=(const GuardedArena&) = delete;
   std::byte* data() const { return data_; }
 
-  void poison(const Plan& plan) const {
-    const int64_t n = region(plan, BufferKind::scratch) + region(plan, BufferKind::saved);
+  void poison(const plan::Plan& plan) const {
+    const int64_t n = region(plan, plan::BufferKind::scratch) + region(plan, plan::BufferKind::saved);
     std::memset(data_ + bytes_ - n, 0xff, static_cast<size_t>(n));
   }
-  Idle idle(const Plan& plan) const {
+  Idle idle(const plan::Plan& plan) const {
     const auto untouched = [&](int64_t end) {
       int64_t n = 0;
       while (n < end && data_[end - 1 - n] == std::byte{0xff}) ++n;
       return n;
     };
     int64_t top = 0;
-    for (const Buffer& b : plan.buffers)
+    for (const plan::Buffer& b : plan.buffers)
       if (b.name.ends_with(".workspace") && b.offset + b.bytes() > bytes_ - 64)
         top = std::max(top, b.bytes());
-    return {untouched(bytes_), untouched(bytes_ - region(plan, BufferKind::scratch)), kSlack + top};
+    return {untouched(bytes_), untouched(bytes_ - region(plan, plan::BufferKind::scratch)), kSlack + top};
   }
 
  private:
-  static int64_t region(const Plan& plan, BufferKind kind) {
+  static int64_t region(const plan::Plan& plan, plan::BufferKind kind) {
     return plan.memory.by_kind[static_cast<int>(kind)];
   }
   std::byte *base_, *data_;
@@ -68,4 +68,4 @@ class GuardedArena {  // followed by an inaccessible page; zero, as the engine's
   int64_t bytes_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -25,13 +25,13 @@ namespace isobar {
 
 struct TrainedNet {
   WrittenRun record;
-  TensorFile weights;
+  inference::TensorFile weights;
 };
 
-inline TensorFile weights_after(const std::string& out, int64_t step) {
+inline inference::TensorFile weights_after(const std::string& out, int64_t step) {
   char checkpoint[64];
   std::snprintf(checkpoint, sizeof checkpoint, "checkpoints/step-%08ld/model.safetensors", step);
-  return read_safetensors(fs::path(out) / checkpoint);
+  return inference::read_safetensors(fs::path(out) / checkpoint);
 }
 
 inline TrainedNet trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
@@ -53,7 +53,7 @@ inline TrainedNet run(const std::string& out, const Words& layout, int64_t ranks
 }
 
 // |a - b| / |a| over all weights together
-inline double distance(const TensorFile& a, const TensorFile& b) {
+inline double distance(const inference::TensorFile& a, const inference::TensorFile& b) {
   double difference = 0, size = 0;
   EXPECT_EQ(a.tensors.size(), b.tensors.size());
   for (const auto& [name, x] : a.tensors) {

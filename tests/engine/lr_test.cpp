@@ -5,7 +5,7 @@
 
 #include "model/inference/schedule_lr.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TEST(LearningRate, StepFallsByGammaEveryStepSize) {
@@ -15,30 +15,31 @@ TEST(LearningRate, StepFallsByGammaEveryStepSize) {
   t.lr_step_size = 7;
   t.lr_gamma = 0.5;
   for (int64_t step = 0; step < 50; ++step)
-    EXPECT_DOUBLE_EQ(learning_rate(t, step), 0.3 * std::pow(0.5, std::floor(static_cast<double>(step) / 7)));
+    EXPECT_DOUBLE_EQ(inference::learning_rate(t, step),
+                     0.3 * std::pow(0.5, std::floor(static_cast<double>(step) / 7)));
   t.warmup = 10;
-  EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.03);
-  EXPECT_DOUBLE_EQ(learning_rate(t, 6), 0.21);
-  EXPECT_DOUBLE_EQ(learning_rate(t, 7), 0.15);  // the lower of the two
+  EXPECT_DOUBLE_EQ(inference::learning_rate(t, 0), 0.03);
+  EXPECT_DOUBLE_EQ(inference::learning_rate(t, 6), 0.21);
+  EXPECT_DOUBLE_EQ(inference::learning_rate(t, 7), 0.15);  // the lower of the two
 }
 
 TEST(LearningRate, CosineEndsAtItsFloorAndStaysThere) {
   TrainSpec t;
   t.lr = 0.4, t.lr_min = 0.1, t.steps = 100, t.lr_steps = 40;
-  EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.4);
-  EXPECT_NEAR(learning_rate(t, 10), 0.1 + 0.3 * (1 + std::sqrt(0.5)) / 2, 1e-15);
-  EXPECT_NEAR(learning_rate(t, 20), 0.25, 1e-15);
-  for (const int64_t step : {40, 41, 99}) EXPECT_NEAR(learning_rate(t, step), 0.1, 1e-15);
+  EXPECT_DOUBLE_EQ(inference::learning_rate(t, 0), 0.4);
+  EXPECT_NEAR(inference::learning_rate(t, 10), 0.1 + 0.3 * (1 + std::sqrt(0.5)) / 2, 1e-15);
+  EXPECT_NEAR(inference::learning_rate(t, 20), 0.25, 1e-15);
+  for (const int64_t step : {40, 41, 99}) EXPECT_NEAR(inference::learning_rate(t, step), 0.1, 1e-15);
 }
 
 TEST(LearningRate, GrowsWithTheBatchOrItsRoot) {
   TrainSpec t;
   t.lr = 0.1, t.global_batch = 64, t.lr_base_batch = 16;
-  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.1);
+  EXPECT_DOUBLE_EQ(inference::base_learning_rate(t), 0.1);
   t.lr_scaling = LrScaling::sqrt;
-  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.2);
+  EXPECT_DOUBLE_EQ(inference::base_learning_rate(t), 0.2);
   t.lr_scaling = LrScaling::linear;
-  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.4);
+  EXPECT_DOUBLE_EQ(inference::base_learning_rate(t), 0.4);
 }
 
 // Output of torch.optim.lr_scheduler.ReduceLROnPlateau (PyTorch 2.15) on these losses, lr 0.4, factor 0.5
@@ -67,14 +68,14 @@ TEST(LearningRate, PlateauIsPyTorchs) {
     t.lr_cooldown = c.cooldown;
     t.lr_threshold = c.threshold;
     t.lr_min = c.min;
-    Plateau plateau;
-    EXPECT_EQ(learning_rate(t, 0, plateau), 0.4);
+    inference::Plateau plateau;
+    EXPECT_EQ(inference::learning_rate(t, 0, plateau), 0.4);
     for (size_t i = 0; i < std::size(losses); ++i) {
       plateau.observe(t, losses[i]);
-      EXPECT_DOUBLE_EQ(learning_rate(t, 3, plateau), c.rates.at(i)) << "after loss " << i;
+      EXPECT_DOUBLE_EQ(inference::learning_rate(t, 3, plateau), c.rates.at(i)) << "after loss " << i;
     }
   }
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

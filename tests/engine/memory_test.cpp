@@ -13,7 +13,7 @@
 #include "tests/engine/command.h"
 #include "tests/engine/guarded_arena.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // Constant for allocations of libraries, JIT kernels, packing buffers and OpenMP, with one thread and no MPI.
@@ -21,10 +21,10 @@ namespace {
 constexpr double kProcessBytes = 6.5e6;
 
 /// Memory of matrix products outside the arena: f32 copies of operands when a precision is emulated.
-int64_t product_workspace(const Plan& plan) {
+int64_t product_workspace(const plan::Plan& plan) {
   int64_t most = 0;
-  for (const Op& op : plan.ops)
-    if (op.kind == OpKind::gemm) most = std::max(most, cpu::gemm_workspace(cpu::gemm_of(op, plan)));
+  for (const plan::Op& op : plan.ops)
+    if (op.kind == plan::OpKind::gemm) most = std::max(most, cpu::gemm_workspace(cpu::gemm_of(op, plan)));
   return most;
 }
 
@@ -45,7 +45,7 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
   for (const Words& set : configurations) {
     SCOPED_TRACE(testing::PrintToString(set));
     const RunSpec spec = load_run_spec(tiny(), set);
-    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+    const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
     const GuardedArena arena(plan.memory.arena);
     CpuBackend backend(plan, arena.data());
     std::mt19937 random(1);
@@ -56,15 +56,15 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
                         spec.net.vit().img_width;
       for (int64_t i = 0; i < n; ++i) input[i] = normal(random), target[i] = normal(random);
     });
-    const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+    const auto floats = [&](const plan::View& v) { return reinterpret_cast<float*>(backend.at(v)); };
     arena.poison(plan);
-    init_params(plan, 3, floats(plan.params_all));
+    inference::init_params(plan, 3, floats(plan.params_all));
     Executor execute(plan, backend, nullptr);
-    execute(link(plan, plan.init), 0);
-    floats(plan.scalars)[kLearningRate] = 1e-3f;
-    floats(plan.scalars)[kStep] = 1;
-    floats(plan.scalars)[kUnscale] = 1;
-    execute(link(plan, plan.train), 0);
+    execute(plan::link(plan, plan.init), 0);
+    floats(plan.scalars)[plan::kLearningRate] = 1e-3f;
+    floats(plan.scalars)[plan::kStep] = 1;
+    floats(plan.scalars)[plan::kUnscale] = 1;
+    execute(plan::link(plan, plan.train), 0);
     EXPECT_TRUE(std::isfinite(floats(plan.metrics)[0]));
     const Idle idle = arena.idle(plan);
     EXPECT_LT(idle.scratch, idle.excused) << "more scratch is planned than used";
@@ -96,7 +96,7 @@ TEST(Memory, ResidentMemoryIsWithin5PercentOfThePlanAndAConstant) {
   for (const Words& set : configurations) {
     SCOPED_TRACE(testing::PrintToString(set));
     const RunSpec spec = load_run_spec(tiny(), set);
-    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+    const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
     const auto planned = static_cast<double>(plan.memory.total() + product_workspace(plan));
     const Folder dir;
     // The heap may retain freed blocks unpredictably, so large blocks are returned to the kernel at once.
@@ -122,4 +122,4 @@ TEST(Memory, ResidentMemoryIsWithin5PercentOfThePlanAndAConstant) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

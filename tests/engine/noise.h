@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-namespace isobar {
+namespace isobar::engine {
 
 inline std::vector<float> noise(int64_t n) {
   static std::mt19937 random(std::random_device{}());
@@ -14,4 +14,4 @@ inline std::vector<float> noise(int64_t n) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

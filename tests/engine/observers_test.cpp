@@ -8,7 +8,7 @@
 #include "model/engine/observers/run_observer.h"
 #include "model/engine/run_progress.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class NotingObserver : public RunObserver {
@@ -23,8 +23,8 @@ class NotingObserver : public RunObserver {
     note("step" + std::to_string(r.record.step));
     if (all_) all_->on_checkpoint({r.record.step, "here", 0});
   }
-  void on_checkpoint(const CheckpointRecord& c) override { note(c.path + std::to_string(c.step)); }
-  void on_end(EndRecord& end) override {
+  void on_checkpoint(const records::CheckpointRecord& c) override { note(c.path + std::to_string(c.step)); }
+  void on_end(records::EndRecord& end) override {
     note(end.status);
     end.status = name_;
   }
@@ -44,7 +44,7 @@ TEST(Observers, SeeEachMomentInTheirOrder) {
   all.on_start();
   all.on_step_begin(4, true);
   all.on_step({.record = {.step = 5}});
-  EndRecord end{.status = "ok"};
+  records::EndRecord end{.status = "ok"};
   all.on_end(end);
   EXPECT_EQ(seen,
             "log:start saves:start log:restart4 saves:restart4 log:step5 saves:step5 log:here5 saves:here5 "
@@ -88,4 +88,4 @@ TEST(RunProgress, StatisticsRestartAfterWarmUpAndWhereRollOutsGrow) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,7 +12,7 @@
 #include "tests/engine/command.h"
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Cores = std::vector<std::vector<int>>;
@@ -50,7 +50,7 @@ TEST(OwnCores, ThreadsKeepToTheirsAndTheFirstMayGoAround) {
   };
   const std::vector<std::vector<int>> free = look();
   {
-    const OwnCores own(Mpi(), threads);
+    const OwnCores own(comm::Mpi(), threads);
     ASSERT_EQ(own.cpus().size(), binds ? static_cast<size_t>(threads) : 0);
     for (int again = 0; again < 3; ++again) {
       std::vector<std::vector<int>> expected = free;
@@ -79,4 +79,4 @@ TEST(OwnCores, OpenMPsOwnBindingHidesNoCores) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -19,7 +19,7 @@
 
 #include "tests/engine/in_process.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct Rounding {
   std::map<std::string, double> moved =
@@ -33,7 +33,8 @@ struct Rounding {
 
 /// Measured by one step of plain descent on one rank; `begin` sets weights and samples. Every rank computes
 /// it alone.
-inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<void(InProcess&)>& begin) {
+inline Rounding rounding_of(RunSpec spec, const comm::Mpi& mpi,
+                            const std::function<void(InProcess&)>& begin) {
   constexpr int kDraws = 4;  // a gradient of one element hardly moves in one draw by chance
   spec.layout = {};
   Rounding out;
@@ -45,8 +46,8 @@ inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<vo
     const std::vector<float> before = run.params();
     run.step(0);
     const std::vector<float> after = run.params();
-    for (const Param& p : run.plan.params)
-      for (const ElementRun& r : kept_runs(run.plan, p, &Shard::params)) {
+    for (const plan::Param& p : run.plan.params)
+      for (const inference::ElementRun& r : inference::kept_runs(run.plan, p, &plan::Shard::params)) {
         std::vector<double>& g = gradients[p.name];
         for (int64_t i = r.offset; i < r.offset + r.count; ++i)
           g.push_back((static_cast<double>(before.at(i)) - after.at(i)) / spec.train.lr);
@@ -63,4 +64,4 @@ inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<vo
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -8,7 +8,7 @@
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 /// A train run that must succeed.
@@ -150,13 +150,13 @@ class Killed : public testing::TestWithParam<const char*> {};  // parameter: dat
 
 TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
   const Folder dir;
-  make_synthetic(dir / "data", {.train_years = 1,
-                                .valid_years = 1,
-                                .test_years = 0,
-                                .samples_per_year = 37,
-                                .channels = 4,
-                                .height = 32,
-                                .width = 64});
+  data::make_synthetic(dir / "data", {.train_years = 1,
+                                      .valid_years = 1,
+                                      .test_years = 0,
+                                      .samples_per_year = 37,
+                                      .channels = 4,
+                                      .height = 32,
+                                      .width = 64});
   const int64_t steps = 200;
   const Words set =
       with(kBase, {"train.steps=" + std::to_string(steps), "train.checkpoint_every=7", "train.valid_every=40",
@@ -200,13 +200,13 @@ INSTANTIATE_TEST_SUITE_P(Workers, Killed, testing::Values("0", "2"));
 // Validation losses determine the rate, so they must survive a resume.
 TEST(Train, ResumedOnAPlateauGoesOnWithItsRate) {
   const Folder dir;
-  make_synthetic(dir / "data", {.train_years = 1,
-                                .valid_years = 1,
-                                .test_years = 0,
-                                .samples_per_year = 37,
-                                .channels = 4,
-                                .height = 32,
-                                .width = 64});
+  data::make_synthetic(dir / "data", {.train_years = 1,
+                                      .valid_years = 1,
+                                      .test_years = 0,
+                                      .samples_per_year = 37,
+                                      .channels = 4,
+                                      .height = 32,
+                                      .width = 64});
   const Words set =
       with(kBase, {"train.steps=40", "train.checkpoint_every=10", "train.valid_every=5",
                    "data.train=" + (dir / "data/train"), "data.valid=" + (dir / "data/valid"),
@@ -290,4 +290,4 @@ TEST(Train, EveryStepAndTheEndSayWhatTheyCost) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -9,7 +9,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 Ended answer(const Words& words) {
@@ -233,4 +233,4 @@ TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

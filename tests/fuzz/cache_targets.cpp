@@ -48,7 +48,7 @@ bool with_digest(const std::string& bytes) {
 
 /// The file in the cache that is not in `before` and whose name ends with `end`.
 fs::path made_beside(const std::string& end, const std::vector<fs::path>& before) {
-  for (const auto& entry : fs::directory_iterator(cache_directory()))
+  for (const auto& entry : fs::directory_iterator(data::cache_directory()))
     if (entry.path().string().ends_with(end) &&
         std::find(before.begin(), before.end(), entry.path()) == before.end())
       return entry.path();
@@ -57,8 +57,8 @@ fs::path made_beside(const std::string& end, const std::vector<fs::path>& before
 
 std::vector<fs::path> cached() {
   std::vector<fs::path> all;
-  fs::create_directories(cache_directory());
-  for (const auto& entry : fs::directory_iterator(cache_directory())) all.push_back(entry.path());
+  fs::create_directories(data::cache_directory());
+  for (const auto& entry : fs::directory_iterator(data::cache_directory())) all.push_back(entry.path());
   return all;
 }
 
@@ -74,7 +74,7 @@ void same(bool yes) {
 /// Updates a text's own digest, if it has one.
 void give_digest(const std::string& file, const std::string& bytes) {
   const nlohmann::json j = parse_json(bytes);
-  if (j.is_object() && j.contains("value")) write_kept(file, j["value"]);
+  if (j.is_object() && j.contains("value")) data::write_kept(file, j["value"]);
 }
 
 std::string source(const fs::path& folder, const std::string& name) {
@@ -87,7 +87,7 @@ std::string source(const fs::path& folder, const std::string& name) {
 void give_table_digest(const std::string& file, std::string bytes) {
   if (bytes.size() <= 4096) return;
   const std::string digest =
-      sha256_hex(bytes.substr(0, 56) + digest_of_blocks(bytes.data() + 4096, bytes.size() - 4096));
+      sha256_hex(bytes.substr(0, 56) + data::digest_of_blocks(bytes.data() + 4096, bytes.size() - 4096));
   std::memcpy(bytes.data() + 56, digest.data(), 64);
   put(file, bytes);
 }
@@ -96,7 +96,7 @@ Target table_target(const fs::path& folder) {
   const std::string csv = source(folder, "cached.csv");
   const std::vector<fs::path> before = cached();
   const std::vector<std::string> columns = {"a", "b"};
-  mapped_table(csv, "data.train", columns);
+  data::mapped_table(csv, "data.train", columns);
   const fs::path table = made_beside(".table", before);
   return {"cached table",
           table.lexically_relative(folder),
@@ -107,7 +107,7 @@ Target table_target(const fs::path& folder) {
             const std::string bytes = read_file(file);
             const bool fits = with_digest(bytes);
             if (fits) give_table_digest(file, bytes);
-            const auto t = mapped_table(csv, "data.train", columns);
+            const auto t = data::mapped_table(csv, "data.train", columns);
             float sum = 0;
             for (int64_t r = 0; r < t->rows(); ++r) sum += t->row(r)[0] + t->row(r)[1];
             if (!fits) same(t->rows() == 4 && sum == 28.5f);
@@ -121,10 +121,11 @@ Target kept_target(const fs::path& folder) {
   data.train = csv;
   data.inputs = {"a"}, data.targets = {"b"};
   const auto open = [=] {
-    return open_table(data, csv, Split::train, {{1, 1, 1}, {1, 1, 1}}, nullptr)->input_statistics();
+    return data::open_table(data, csv, data::Split::train, {{1, 1, 1}, {1, 1, 1}}, nullptr)
+        ->input_statistics();
   };
-  const Statistics right = open();
-  for (const auto& entry : fs::directory_iterator(cache_directory()))
+  const data::Statistics right = open();
+  for (const auto& entry : fs::directory_iterator(data::cache_directory()))
     if (entry.path().extension().string().starts_with(".kept-statistics") &&
         std::find(before.begin(), before.end(), entry.path()) == before.end())
       return {"kept with",
@@ -136,7 +137,7 @@ Target kept_target(const fs::path& folder) {
                 const std::string bytes = read_file(file);
                 const bool fits = with_digest(bytes);
                 if (fits) give_digest(file, bytes);
-                const Statistics s = open();
+                const data::Statistics s = open();
                 if (!fits) same(s.mean == right.mean && s.std == right.std);
               }};
   throw std::logic_error("no statistics were kept with a table");
@@ -148,7 +149,7 @@ Target statistics_target(const fs::path& folder) {
   test::write_netcdf(nc, o, {test::random_packed(o)});
   settle(nc);
   const std::vector<fs::path> before = cached();
-  const FileStatistics right = compute_statistics(nc);
+  const data::FileStatistics right = data::compute_statistics(nc);
   const fs::path kept = made_beside(".statistics.json", before);
   return {
       "statistics", kept.lexically_relative(folder), {read_file(kept)}, true, [=](const std::string& file) {
@@ -156,7 +157,7 @@ Target statistics_target(const fs::path& folder) {
         const std::string bytes = read_file(file);
         const bool fits = with_digest(bytes);
         if (fits) give_digest(file, bytes);
-        const FileStatistics s = compute_statistics(nc);
+        const data::FileStatistics s = data::compute_statistics(nc);
         if (!fits) same(s.mean == right.mean && s.std == right.std && s.channels == right.channels);
       }};
 }

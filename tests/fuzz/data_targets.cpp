@@ -30,30 +30,30 @@ using test::Hdf5Options;
 using test::NetcdfOptions;
 
 void read_fields(const std::string& file) {
-  require_fields(file, "data.train", {});
-  const FieldFiles files = open_fields(file, "data.train", {});
-  const FieldInfo& info = files[0]->info();
-  const FieldShape crop{info.shape.channels, std::min<int64_t>(info.shape.height, 8),
-                        std::min<int64_t>(info.shape.width, 8)};
+  data::require_fields(file, "data.train", {});
+  const data::FieldFiles files = data::open_fields(file, "data.train", {});
+  const data::FieldInfo& info = files[0]->info();
+  const data::FieldShape crop{info.shape.channels, std::min<int64_t>(info.shape.height, 8),
+                              std::min<int64_t>(info.shape.width, 8)};
   if (crop.size() > 1 << 20) return;
   std::vector<float> values(static_cast<size_t>(crop.size()));
   for (int64_t t = 0; t < std::min<int64_t>(info.steps, 8); ++t)
     files[0]->read(t, crop, nullptr, values.data());
-  segments_of(files);
+  data::segments_of(files);
 }
 
 void read_as_run(const std::string& file) {
   if (std::hash<std::string>()(read_file(file)) % 4 == 0) {
-    inspect(file);
-    compute_statistics(file);
+    data::inspect(file);
+    data::compute_statistics(file);
   }
   read_fields(file);
 }
 
 // Reads the columns that the seeds have, whatever the file contains.
 void read_as_table(const std::string& file) {
-  require_table(file, "data.train", {"a", "b"});
-  read_table(file, "data.train", {"a", "b"});
+  data::require_table(file, "data.train", {"a", "b"});
+  data::read_table(file, "data.train", {"a", "b"});
 }
 
 std::vector<std::string> table_seeds(const std::string& at) {
@@ -90,7 +90,7 @@ void write_zip(const std::string& at, const Members& members, int kind) {
 }
 
 std::string npy_column(const std::string& descr, int64_t n, int64_t bytes) {
-  return npy_bytes(descr, {n}, std::string(static_cast<size_t>(n * bytes), '\x3f'));
+  return data::npy_bytes(descr, {n}, std::string(static_cast<size_t>(n * bytes), '\x3f'));
 }
 
 // Stored and deflated. Checksums protect the members that are read; a mutation of the other member is
@@ -188,7 +188,7 @@ void read_as_zarr(const std::string& file, const ZarrSeed& seed) {
   fs::remove_all(store);
   fs::copy(seed.store, store, fs::copy_options::recursive);
   fs::copy_file(file, store + "/" + seed.key, fs::copy_options::overwrite_existing);
-  if (std::hash<std::string>()(read_file(file)) % 4 == 0) compute_statistics(store);
+  if (std::hash<std::string>()(read_file(file)) % 4 == 0) data::compute_statistics(store);
   read_fields(store);
 }
 
@@ -206,7 +206,7 @@ std::string lz4_block(const std::string& bytes) {
 std::string numcodecs_store(const fs::path& folder, const std::string& source) {
   const std::string store = (folder / "zarr-numcodecs-seed").string();
   if (fs::exists(store)) return store;
-  convert(source, {}, store, {.format = "zarr3", .chunks = {.rows = 3, .compressor = "none"}});
+  data::convert(source, {}, store, {.format = "zarr3", .chunks = {.rows = 3, .compressor = "none"}});
   auto about = nlohmann::json::parse(read_file(store + "/t/zarr.json"));
   const auto named = [](const char* name, const nlohmann::json& how) {
     return nlohmann::json{{"name", std::string("numcodecs.") + name}, {"configuration", how}};
@@ -240,9 +240,9 @@ std::vector<Target> zarr_targets(const fs::path& folder) {
                                {"zarr-zstd", "zarr3", "t/c/1/0/0"}}) {
     const std::string store = (folder / (seed.name + "-seed")).string();
     if (!fs::exists(store))
-      convert(source, {}, store,
-              {.format = seed.store,
-               .chunks = {.rows = 3, .compressor = seed.store == "zarr2" ? "blosc" : "zstd"}});
+      data::convert(source, {}, store,
+                    {.format = seed.store,
+                     .chunks = {.rows = 3, .compressor = seed.store == "zarr2" ? "blosc" : "zstd"}});
     out.push_back({seed.name,
                    "mutated-" + seed.name,
                    {read_file(store + "/" + seed.key)},
@@ -267,8 +267,8 @@ void undo_filters(const std::string& file) {
   const std::string bytes = read_file(file);
   const auto* at = reinterpret_cast<const std::byte*>(bytes.data());
   const std::vector<std::byte> stored(at, at + bytes.size());
-  using Kind = Filter::Kind;
-  const std::vector<std::vector<Filter>> pipelines = {
+  using Kind = data::Filter::Kind;
+  const std::vector<std::vector<data::Filter>> pipelines = {
       {{Kind::lz4, "lz4", 0}},
       {{Kind::lzf, "lzf", 0}},
       {{Kind::shuffle, "shuffle", 4}, {Kind::zstd, "zstd", 0}},
@@ -279,9 +279,9 @@ void undo_filters(const std::string& file) {
   for (const auto& pipeline : pipelines) {
     std::vector<std::byte> out(96);
     try {
-      decode_chunk(pipeline, 0, stored, out.data(), static_cast<int64_t>(out.size()));
+      data::decode_chunk(pipeline, 0, stored, out.data(), static_cast<int64_t>(out.size()));
       taken = true;
-    } catch (const ArrayError& e) {
+    } catch (const data::ArrayError& e) {
       why = e.what();
     }
   }
@@ -336,14 +336,14 @@ std::vector<Target> data_targets(const fs::path& folder) {
   test::rng().seed(1);  // deterministic inputs, except for times that HDF5 writes
   std::vector<std::string> npy;
   for (const int64_t n : {1, 20}) {
-    write_npy(made, {1, n, 1, 1}, std::vector<float>(static_cast<size_t>(n), 1.5f));
+    data::write_npy(made, {1, n, 1, 1}, std::vector<float>(static_cast<size_t>(n), 1.5f));
     npy.push_back(read_file(made));
   }
   npy.push_back(
       "\x93NUMPY" + std::string("\x02\0\x48\0\0\0", 6) +
       "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }                \n1234567887654321");
   std::vector<Target> targets = {
-      {"npy", "mutated.npy", npy, false, [](const auto& f) { read_statistics(f, f, 20); }},
+      {"npy", "mutated.npy", npy, false, [](const auto& f) { data::read_statistics(f, f, 20); }},
       {"hdf5", "mutated.h5", hdf5_seeds(made), false, read_as_run},
       {"netcdf-3", "mutated3.nc", netcdf_seeds(made, {0, NC_64BIT_OFFSET, NC_CDF5}), false, read_as_run},
       {"netcdf-4", "mutated4.nc", netcdf_seeds(made, {NC_NETCDF4, NC_NETCDF4 | NC_CLASSIC_MODEL}), false,

@@ -18,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string events() {
-  std::string bytes = event_file_head(1);
+  std::string bytes = records::event_file_head(1);
   for (int i = 0; i < 5; ++i) {
-    bytes += event_record(1 + 0.25 * i, 10 * i, "train_loss", 1.0 / (1 + i));
-    bytes += event_record(1 + 0.25 * i, 10 * i, "Train/Samples/lr", 0.001);
+    bytes += records::event_record(1 + 0.25 * i, 10 * i, "train_loss", 1.0 / (1 + i));
+    bytes += records::event_record(1 + 0.25 * i, 10 * i, "Train/Samples/lr", 0.001);
   }
-  return bytes + event_record(3, 40, "val_loss", 0.75);
+  return bytes + records::event_record(3, 40, "val_loss", 0.75);
 }
 
 // A recorded net is read once for each file and time, and clocks of files are coarse.
@@ -41,12 +41,12 @@ void read_recorded(const std::string& file) {
 }
 
 void read_tokenizer(const std::string& file) {
-  Tokenizer t(file);
+  data::Tokenizer t(file);
   t.decode(t.encode("Ein Text, 12 words \xc3\xbc<|endoftext|>\n  and  more", "text.txt"));
 }
 
 void read_index(const std::string& file) {
-  const ShardedWeights weights(file);
+  const inference::ShardedWeights weights(file);
   std::vector<float> values(64);
   for (const auto& [name, shape] : weights.shapes()) weights.read(name, values.data());
 }
@@ -62,26 +62,26 @@ std::vector<Target> guest_targets(const fs::path& source, const fs::path& folder
   const fs::path made = folder / "sharded" / "model.safetensors";
   fs::create_directories(made.parent_path());
   const std::vector<float> values(24, 0.5F);
-  const std::vector<Tensor> tensors = {{"a", {2, 3}}, {"b.weight", {4}}, {"c", {3, 4}}};
-  ShardedWriter out(made, tensors, DType::f32, 30);
-  for (const Tensor& t : tensors) out.write(t, values.data());
+  const std::vector<plan::Tensor> tensors = {{"a", {2, 3}}, {"b.weight", {4}}, {"c", {3, 4}}};
+  inference::ShardedWriter out(made, tensors, DType::f32, 30);
+  for (const plan::Tensor& t : tensors) out.write(t, values.data());
   out.finish();
   const fs::path index = made.string() + ".index.json";
   return {
       {"guest log", "guest.log",
        fixtures("logs", {"aurora.log", "deepspeed.log", "lightning.log", "megatron.log", "nemo1.log",
                          "nemo2.log", "torchtitan.log", "mlperf.log"}),
-       true, [](const auto& f) { tried_log(f, {.batch = 16, .tokens = 64}); }},
+       true, [](const auto& f) { logs::tried_log(f, {.batch = 16, .tokens = 64}); }},
       {"metrics.csv",
        "metrics.csv",
        {"epoch,step,train_loss,val_loss\n0,4,0.5,\n0,9,0.25,\n0,14,0.2,\n1,19,,0.125\n1,19,0.1,\n"},
        true,
-       [](const auto& f) { tried_log(f, {}); }},
+       [](const auto& f) { logs::tried_log(f, {}); }},
       {"tfevents",
        "events.out.tfevents.1.x",
        {events()},
        false,
-       [](const auto& f) { tried_log(f, {.batch = 8}); }},
+       [](const auto& f) { logs::tried_log(f, {.batch = 8}); }},
       {"recorded net", "recorded.json", fixtures("traced", {"vit.json", "tied.json"}), true, read_recorded},
       {"tokenizer", "tokenizer.json", fixtures("tokenizers", {"gpt2.json", "llama3.json", "deepseek.json"}),
        true, read_tokenizer},

@@ -63,7 +63,7 @@ std::vector<std::string> pickles() {
 
 // Tensors of the shape that the net wants are read; here all that are small are wanted.
 void read_wanted(const std::string& file) {
-  const TorchFile in(file);
+  const foreign::TorchFile in(file);
   std::vector<float> values(4096);
   for (const auto& [name, shape] : in.shapes()) {
     int64_t count = 1;

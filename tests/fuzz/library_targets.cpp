@@ -54,16 +54,16 @@ fs::path saved_net(const fs::path& folder) {
                                              {"activation", "gelu"}}},
                                            {"train", {{"global_batch", 1}, {"loss", "mse"}}}},
                                           "checkpoint");
-  const Plan plan = build_plan(spec, 0, {});
-  const Arena arena(plan.memory.arena);
-  const auto at = [&](const View& v) {
+  const plan::Plan plan = nets::build_plan(spec, 0, {});
+  const inference::Arena arena(plan.memory.arena);
+  const auto at = [&](const plan::View& v) {
     return reinterpret_cast<float*>(arena.data() + plan.buffers[v.buffer].offset) + v.offset;
   };
-  init_params(plan, 1, at(plan.params_all));
-  const NetChannels channels{{{"a", "m", 1, 2}, {"b", "", 0, 1}, {"c", "K", 280, 20}},
-                             {{"y", "W", -1, 3}, {"z", "", 0, 1}}};
-  return save_checkpoint(folder, plan, at(plan.params_all), at(plan.adam_m), at(plan.adam_v),
-                         {.train = {.step = 2}, .spec = spec, .channels = channels}, {});
+  inference::init_params(plan, 1, at(plan.params_all));
+  const inference::NetChannels channels{{{"a", "m", 1, 2}, {"b", "", 0, 1}, {"c", "K", 280, 20}},
+                                        {{"y", "W", -1, 3}, {"z", "", 0, 1}}};
+  return inference::save_checkpoint(folder, plan, at(plan.params_all), at(plan.adam_m), at(plan.adam_v),
+                                    {.train = {.step = 2}, .spec = spec, .channels = channels}, {});
 }
 
 }  // namespace
@@ -95,9 +95,10 @@ std::vector<Target> library_targets(const fs::path& folder) {
              put(checkpoint / "state.json", of_weights);
              const std::string changed = read_file(file);
              if (!changed.empty() && with_digests(changed)) {
-               CheckpointState state = read_state(checkpoint);
-               state.files["model.safetensors"] = {static_cast<int64_t>(changed.size()), digest_of(file, {})};
-               put(checkpoint / "state.json", text_of(state));
+               inference::CheckpointState state = inference::read_state(checkpoint);
+               state.files["model.safetensors"] = {static_cast<int64_t>(changed.size()),
+                                                   inference::digest_of(file, {})};
+               put(checkpoint / "state.json", inference::text_of(state));
              }
              open_net(checkpoint);
            }}};

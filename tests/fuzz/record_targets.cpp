@@ -54,15 +54,15 @@ const char* const kHoldout =
 
 void read_run(const std::string& file) {
   std::vector<std::string> problems;
-  load_run(fs::path(file).parent_path(), &problems);
+  records::load_run(fs::path(file).parent_path(), &problems);
 }
 
 void read_peer(const std::string& file) {
   const nlohmann::json j = read_json(file);
-  if (is_machine(peer_file(j, file)))
-    import_machine(j, file);
+  if (perf::is_machine(perf::peer_file(j, file)))
+    perf::import_machine(j, file);
   else
-    import_model(j, file);
+    perf::import_model(j, file);
 }
 
 Target checkpoint_target(const fs::path& folder) {
@@ -77,20 +77,20 @@ Target checkpoint_target(const fs::path& folder) {
                                              {"patch_size", 8}}},
                                            {"train", {{"global_batch", 1}}}},
                                           "checkpoint");
-  const auto plan = std::make_shared<Plan>(build_plan(spec, 0, {}));
+  const auto plan = std::make_shared<plan::Plan>(nets::build_plan(spec, 0, {}));
   const auto n = static_cast<size_t>(plan->params_all.count);
   const std::vector<float> zeros(2 * n + 4096);
-  const Meeting all;
-  const fs::path saved = save_checkpoint(folder / "run", *plan, zeros.data(), zeros.data(), zeros.data(),
-                                         {.train = {.step = 2}, .spec = spec}, all);
+  const inference::Meeting all;
+  const fs::path saved = inference::save_checkpoint(folder / "run", *plan, zeros.data(), zeros.data(),
+                                                    zeros.data(), {.train = {.step = 2}, .spec = spec}, all);
   const fs::path file = saved.lexically_relative(folder) / "state.json";
   // The older schema has no digest, so errors in it reach later checks.
   const std::string older =
       R"({"schema":1,"step":2,"seed":3,"global_batch":1,"plateau":{"bad":0,"factor":1}})";
   return {"state.json", file, {read_file(folder / file), older}, true, [plan, n, spec](const std::string& f) {
             std::vector<float> p(2 * n + 4096), m(p), v(p);
-            const Resume r = check_resume(fs::path(f).parent_path(), spec);
-            load_checkpoint(r.from, *plan, p.data(), m.data(), v.data(), {});
+            const engine::Resume r = engine::check_resume(fs::path(f).parent_path(), spec);
+            inference::load_checkpoint(r.from, *plan, p.data(), m.data(), v.data(), {});
           }};
 }
 
@@ -100,7 +100,7 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
   const fs::path made = folder / "seed.safetensors";
   std::vector<std::string> tensors = {
       read_file(source / "tests/fixtures/vit_fixture.safetensors").substr(0, 20000)};
-  create_safetensors(made, {{"a", {2, 3}}, {"b.weight", {4}}}, {{"step", "3"}});
+  inference::create_safetensors(made, {{"a", {2, 3}}, {"b.weight", {4}}}, {{"step", "3"}});
   tensors.push_back(read_file(made));
   const std::string spec = R"({"net":{"embed_dim":64,"depth":1},"train":{"global_batch":8}})";
   const std::string trial =
@@ -133,26 +133,27 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
     logs.push_back(more);
   std::vector<std::string> traces = cases({"trace_host_runs_ahead.json", "trace_last_mark_is_a_stub.json"});
   traces.emplace_back(kTrace);
-  return {{"safetensors", "mutated.safetensors", tensors, false, [](const auto& f) { read_safetensors(f); }},
+  return {{"safetensors", "mutated.safetensors", tensors, false,
+           [](const auto& f) { inference::read_safetensors(f); }},
           checkpoint_target(folder),
           {"result.jsonl", "r1/result.jsonl", {kResult}, true, read_run},
           {"spec.json", "r2/spec.json", {spec}, true, read_run},
           {"trial.json", "r3/trial.json", {trial}, true, read_run},
           {"status.json", "r3/status.json", {status}, true, read_run},
-          {"holdout.json", "holdout.json", {kHoldout}, true, [](const auto& f) { read_holdout(f); }},
+          {"holdout.json", "holdout.json", {kHoldout}, true, [](const auto& f) { report::read_holdout(f); }},
           {"kineto", "trace.json", traces, true,
-           [config, out](const auto& f) { import_kineto({f}, config, out); }},
+           [config, out](const auto& f) { foreign::import_kineto({f}, config, out); }},
           {"zipped trace", "trace.json.gz", cases({"trace_zipped.json.gz"}), false,
-           [config, out](const auto& f) { import_kineto({f}, config, out); }},
+           [config, out](const auto& f) { foreign::import_kineto({f}, config, out); }},
           {"nccl-tests",
            "mutated.log",
            {kLog, cases({"nccl_srun_label.all_reduce.log"}).front()},
            true,
-           [](const auto& f) { to_csv(read_nccl_tests(f, "")); }},
+           [](const auto& f) { foreign::to_csv(foreign::read_nccl_tests(f, "")); }},
           {"training logs", "training.log", logs, true,
-           [](const auto& f) { table_of({read_training_log({f}, "")}); }},
+           [](const auto& f) { foreign::table_of({foreign::read_training_log({f}, "")}); }},
           {"net elsewhere", "training.log", logs, true,
-           [net](const auto& f) { table_of({read_training_log({f}, net)}); }},
+           [net](const auto& f) { foreign::table_of({foreign::read_training_log({f}, net)}); }},
           {"calculon", "peer.json", {kPeer, kPeerModel}, true, read_peer}};
 }
 

@@ -19,36 +19,39 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 std::string job_text() {
-  Trial t;
+  sweep::Trial t;
   t.id = "a1";
   t.axes = {{"layout.dp", 2}};
   t.spec =
       run_spec_from_json({{"net", {{"embed_dim", 64}, {"depth", 1}}}, {"train", {{"global_batch", 8}}}}, "");
-  t.forecast = Forecast{.step_s = 0.1, .upper_s = 0.2, .ceiling_s = 0.3};
-  SweepSpec sweep;
-  SweepOptions options;
+  t.forecast = sweep::Forecast{.step_s = 0.1, .upper_s = 0.2, .ceiling_s = 0.3};
+  sweep::SweepSpec sweep;
+  sweep::SweepOptions options;
   options.self = options.trainer = "/bin/isobar";
-  const ClusterSpec cluster = cluster_from_json(
+  const cluster::ClusterSpec cluster = cluster::cluster_from_json(
       {{"scheduler", "pbs"}, {"start", "pals"}, {"ranks_per_node", 2}, {"queue", "debug"}}, "");
-  return description_of({.nodes = 1, .time_s = 600, .trials = {&t}}, "j", sweep, options, cluster).dump(1);
+  return cluster::description_of({.nodes = 1, .time_s = 600, .trials = {&t}}, "j", sweep, options, cluster)
+      .dump(1);
 }
 
 // Reads a job as its pilot and its followers do.
 void read_job(const std::string& file) {
   const fs::path dir = fs::path(file).parent_path();
-  const JobDir job(dir.parent_path().parent_path(), dir.filename());
+  const sweep::JobDir job(dir.parent_path().parent_path(), dir.filename());
   const json about = job.description();
-  cluster_from_json(about.at("cluster"), file);
-  for (const json& one : about.at("trials")) trial_from_json(one, file);
+  cluster::cluster_from_json(about.at("cluster"), file);
+  for (const json& one : about.at("trials")) sweep::trial_from_json(one, file);
 }
 
-class NoBooks : public Scheduler {
+class NoBooks : public cluster::Scheduler {
  public:
-  std::string script(const ClusterSpec&, const JobRequest&) const override { return ""; }
-  std::string submit(const ClusterSpec&, const fs::path&, const std::string&) override { return ""; }
-  std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>&) override { return std::nullopt; }
+  std::string script(const cluster::ClusterSpec&, const cluster::JobRequest&) const override { return ""; }
+  std::string submit(const cluster::ClusterSpec&, const fs::path&, const std::string&) override { return ""; }
+  std::optional<std::vector<cluster::JobWord>> ask(const std::vector<cluster::JobKey>&) override {
+    return std::nullopt;
+  }
   void cancel(const std::string&) override {}
-  std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
+  std::optional<std::map<std::string, std::vector<cluster::JobLife>>> accounts(
       const std::vector<std::string>&) override {
     return std::nullopt;
   }
@@ -61,17 +64,17 @@ class NoBooks : public Scheduler {
 void read_results(const std::string& file) {
   const fs::path results = fs::path(file).parent_path().parent_path().parent_path();
   NoBooks none;
-  read_back(results, none);
-  open_jobs(results);
-  claimed_by(results / "trials" / "a1");
-  trial_state(results, "a1");
+  cluster::read_back(results, none);
+  sweep::open_jobs(results);
+  sweep::claimed_by(results / "trials" / "a1");
+  sweep::trial_state(results, "a1");
 }
 
 void watch(const fs::path& results) {
-  SweepWatch w(results);
-  frame(w.state(), {.width = 80});
+  report::SweepWatch w(results);
+  report::frame(w.state(), {.width = 80});
   w.refresh();
-  frame(w.state(), {.width = 80});
+  report::frame(w.state(), {.width = 80});
 }
 
 }  // namespace
@@ -112,7 +115,7 @@ std::vector<Target> sweep_targets(const fs::path& folder) {
            {measured},
            true,
            [](const auto& f) {
-             slow_nodes_in(f, {"a", "b"});
+             cluster::slow_nodes_in(f, {"a", "b"});
            },
            true},
           {"sweep.json",
@@ -127,7 +130,7 @@ std::vector<Target> sweep_targets(const fs::path& folder) {
            [=](const auto& f) { watch(three_up(f)), read_results(f); }},
           {"watch result", "w3/trials/a1/result.jsonl", {results}, true, [=](const auto& f) {
              watch(three_up(f));
-             const RunDir dir(fs::path(f).parent_path());
+             const engine::RunDir dir(fs::path(f).parent_path());
              dir.ended();
            }}};
 }

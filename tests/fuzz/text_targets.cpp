@@ -24,21 +24,21 @@ namespace {
 namespace fs = std::filesystem;
 
 void read_sweep(const std::string& file) {
-  const SweepSpec s = load_sweep_spec(file);
+  const sweep::SweepSpec s = sweep::load_sweep_spec(file);
   size_t combinations = 1;  // a single combination, to keep expansion short
-  for (const Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
-  if (combinations * static_cast<size_t>(s.repetitions) <= 64) expand(s);
+  for (const sweep::Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
+  if (combinations * static_cast<size_t>(s.repetitions) <= 64) sweep::expand(s);
 }
 
 void read_machine(const std::string& file) {
-  load_machine(file);
+  perf::load_machine(file);
   const nlohmann::json j = load_yaml(file);
-  if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
+  if (j.contains("cluster")) cluster::cluster_from_json(j["cluster"], file);
 }
 
 // The head of an HTTP request, as sent by a browser to the built-in servers.
 void read_head(const std::string& file) {
-  const std::optional<HttpRequest> r = parse_head(read_file(file));
+  const std::optional<report::HttpRequest> r = report::parse_head(read_file(file));
   if (!r) throw ConfigError(file, "", "is no head of a request", "send one of HTTP/1.1");
   if (r->path.find('\0') != std::string::npos || !r->path.starts_with('/'))
     throw std::logic_error("a path that no file may have: " + r->path);
@@ -62,7 +62,7 @@ std::string own_runs_seed(const fs::path& source) {
   const nlohmann::json j = {
       {"fit", "own runs"},
       {"engine", "megatron"},
-      {"machine", load_machine((source / kMachine).string()).name},
+      {"machine", perf::load_machine((source / kMachine).string()).name},
       {"file", "mine.csv"},
       {"tuned", 0.5},
       {"table",
@@ -90,16 +90,21 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
       {"sweep", "mutated.yaml", all("sweeps", ".yaml", 4000), true, read_sweep},
       {"model", "mutated.yaml", all("models", ".yaml", 4000), true, [](const auto& f) { load_run_spec(f); }},
       {"machine", "mutated.yaml", all("machines", ".yaml", 4000), true, read_machine},
-      {"runs", "mutated.csv", all("published", ".csv", 3000), true, [](const auto& f) { read_published(f); }},
+      {"runs", "mutated.csv", all("published", ".csv", 3000), true,
+       [](const auto& f) { perf::read_published(f); }},
       {"collectives",
        "mutated.csv",
        {read_file(source / "configs/published/collectives.csv").substr(0, 3000)},
        true,
-       [](const auto& f) { collectives_from(read_csv(f)); }},
-      {"reference", "mutated.jsonl", {reference_seed()}, true, [](const auto& f) { read_reference(f); }},
+       [](const auto& f) { perf::collectives_from(read_csv(f)); }},
+      {"reference",
+       "mutated.jsonl",
+       {reference_seed()},
+       true,
+       [](const auto& f) { report::read_reference(f); }},
       {"own runs", "mutated.json", {own_runs_seed(source)}, true, [source](const auto& f) {
-         const Machine m = load_machine((source / kMachine).string());
-         runs_of(load_own_runs(f, m), m, chip_of(m));
+         const perf::Machine m = perf::load_machine((source / kMachine).string());
+         perf::runs_of(perf::load_own_runs(f, m), m, perf::chip_of(m));
        }}};
   for (Target& each : t) each.keyed = true;
   t.push_back({"request",

@@ -21,9 +21,10 @@ namespace {
 constexpr int64_t kLength = 40;
 
 // The eval program up to the logits, which the loss then overwrites by their gradient
-Program forward_of(const Plan& plan) {
-  Program all = link(plan, plan.eval, true);
-  std::erase_if(all.instrs, [&](const Instr& i) { return plan.ops[i.op].kind == OpKind::cross_entropy; });
+plan::Program forward_of(const plan::Plan& plan) {
+  plan::Program all = plan::link(plan, plan.eval, true);
+  std::erase_if(all.instrs,
+                [&](const plan::Instr& i) { return plan.ops[i.op].kind == plan::OpKind::cross_entropy; });
   return all;
 }
 
@@ -31,26 +32,26 @@ Program forward_of(const Plan& plan) {
 class WholeText {
  public:
   WholeText(const TestNet& net, const std::string& file)
-      : spec_(on_one_rank(
+      : spec_(inference::on_one_rank(
             load_run_spec(net.config,
                           net.set + Words{"net.seq_length=" + std::to_string(kLength), "net.vocab_size=300"}),
             1)),
-        plan_(build_plan(spec_, 0, cpu_workspace(omp_get_max_threads()))),
-        logits_(in<OpKind::cross_entropy>(
+        plan_(nets::build_plan(spec_, 0, cpu_workspace(omp_get_max_threads()))),
+        logits_(plan::in<plan::OpKind::cross_entropy>(
             *std::find_if(plan_.ops.begin(), plan_.ops.end(),
-                          [](const Op& op) { return op.kind == OpKind::cross_entropy; }),
+                          [](const plan::Op& op) { return op.kind == plan::OpKind::cross_entropy; }),
             "logits")),
         forward_(forward_of(plan_)),
         arena_(plan_.memory.arena),
         backend_(plan_, arena_.data()) {
     backend_.load_constants();
     auto* const weights = reinterpret_cast<float*>(backend_.at(plan_.params_all));
-    init_params(plan_, 7, weights);
+    inference::init_params(plan_, 7, weights);
     for (int64_t i = 0; i < plan_.params_all.count; ++i)
       weights[i] += 0.05f * normal(8, 0, static_cast<uint64_t>(i));
-    run_in_order(plan_, link(plan_, plan_.init, true), backend_);
-    create_safetensors(file, plan_.tensors, {});
-    write_weights(plan_, SafetensorsWriter(file, plan_.tensors, {}), weights);
+    inference::run_in_order(plan_, plan::link(plan_, plan_.init, true), backend_);
+    inference::create_safetensors(file, plan_.tensors, {});
+    inference::write_weights(plan_, inference::SafetensorsWriter(file, plan_.tensors, {}), weights);
     backend_.on_fetch([this](int32_t, const BatchPlaces& to) {
       std::copy(tokens_.begin(), tokens_.end(), reinterpret_cast<int32_t*>(to.at("tokens")));
     });
@@ -61,7 +62,7 @@ class WholeText {
     const size_t read = tokens.size();
     tokens_ = std::move(tokens);
     tokens_.resize(kLength);  // later tokens change nothing before them
-    run_in_order(plan_, forward_, backend_);
+    inference::run_in_order(plan_, forward_, backend_);
     const int64_t held = logits_.count / kLength;
     const auto* at = reinterpret_cast<const float*>(backend_.at(logits_));
     std::vector<std::vector<float>> out;
@@ -71,10 +72,10 @@ class WholeText {
 
  private:
   const RunSpec spec_;
-  const Plan plan_;
-  const View logits_;
-  const Program forward_;
-  Arena arena_;
+  const plan::Plan plan_;
+  const plan::View logits_;
+  const plan::Program forward_;
+  inference::Arena arena_;
   CpuBackend backend_;
   std::vector<int32_t> tokens_;
 };
@@ -104,7 +105,7 @@ TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
     ASSERT_GT(largest, 0.5f) << "logits that hardly differ";
     for (const std::vector<size_t>& pieces : {std::vector<size_t>{kLength}, std::vector<size_t>(kLength, 1),
                                               std::vector<size_t>{17, 1, 1, 20, 1}}) {
-      Decoder net(whole.spec(), TrainedWeights(dir / "weights.safetensors", 1));
+      inference::Decoder net(whole.spec(), inference::TrainedWeights(dir / "weights.safetensors", 1));
       size_t read = 0;
       for (const size_t piece : pieces) {
         const auto logits = net(std::span(text).subspan(read, piece));
@@ -126,10 +127,10 @@ TEST(Decoder, GoesOnGreedilyLikeTheWholePrefixEachTime) {
     std::vector<int32_t> kept = some_text();
     kept.resize(4);
     std::vector<int32_t> again = kept;
-    Decoder net(whole.spec(), TrainedWeights(dir / "weights.safetensors", 1));
+    inference::Decoder net(whole.spec(), inference::TrainedWeights(dir / "weights.safetensors", 1));
     auto logits = net(kept);
     while (net.room() > 0) {
-      kept.push_back(drawn(logits, {}, 0));
+      kept.push_back(inference::drawn(logits, {}, 0));
       logits = net({&kept.back(), 1});
       const std::vector<float> last = whole(again).back();
       again.push_back(static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin()));
@@ -144,7 +145,7 @@ TEST(Decoder, DrawsBySoftmaxOfTheTemperature) {
     constexpr int kDraws = 20000;
     std::vector<double> times(4);
     for (uint64_t i = 0; i < kDraws; ++i)
-      ++times.at(static_cast<size_t>(drawn(logits, {.temperature = temperature, .seed = 5}, i)));
+      ++times.at(static_cast<size_t>(inference::drawn(logits, {.temperature = temperature, .seed = 5}, i)));
     double sum = 0;
     for (const float x : logits) sum += std::exp(static_cast<double>(x) / temperature);
     for (size_t w = 0; w < 4; ++w) {
@@ -152,7 +153,7 @@ TEST(Decoder, DrawsBySoftmaxOfTheTemperature) {
       EXPECT_NEAR(times[w] / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws)) << temperature;
     }
   }
-  EXPECT_EQ(drawn(logits, {}, 3), 1);
+  EXPECT_EQ(inference::drawn(logits, {}, 3), 1);
 }
 
 // Trained on one sentence over and over, a net says it from its first words on.

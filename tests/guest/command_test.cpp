@@ -14,7 +14,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 RunSpec with_command(const std::string& command, std::vector<std::string> set = {}) {
@@ -39,7 +39,7 @@ TEST(GuestCommand, WordsAreTheRunsSettings) {
       {"layout.dp=4", "policy.micro_batch=2", "run.out=runs/it's #1"});
   EXPECT_EQ(guest_command(s, {.names = {"n1", "n2"}}, {}),
             "torchrun --nproc-per-node 2 train.py --mbs 2 --dp=4 {x} --out 'runs/it'\\''s #1'");
-  EXPECT_EQ(words_of_command(s),
+  EXPECT_EQ(sweep::words_of_command(s),
             (std::set<std::string>{"ranks_on_host", "policy.micro_batch", "layout.dp", "out"}));
 }
 
@@ -63,17 +63,17 @@ TEST(GuestCommand, EachNodeKnowsItsPlace) {
     EXPECT_EQ(guest_command(s, hosts, {}), "t --nnodes 3 --node-rank " + std::to_string(hosts.rank) +
                                                " --nproc-per-node " + each[hosts.rank] +
                                                " --at n1:29511 on n1,n2,n3");
-  EXPECT_TRUE(starts_on_every_node(s));
-  EXPECT_NO_THROW(require_words_of_nodes(s, 3));
-  const std::string said = refusal([] { require_words_of_nodes(with_command("a {ranks}"), 2); });
+  EXPECT_TRUE(sweep::starts_on_every_node(s));
+  EXPECT_NO_THROW(sweep::require_words_of_nodes(s, 3));
+  const std::string said = refusal([] { sweep::require_words_of_nodes(with_command("a {ranks}"), 2); });
   EXPECT_NE(said.find("{node_rank}"), std::string::npos) << said;
-  EXPECT_NO_THROW(require_words_of_nodes(with_command("srun -N {nodes} -n {ranks} x"), 2));
-  EXPECT_NO_THROW(require_words_of_nodes(with_command("a {ranks}"), 1));
+  EXPECT_NO_THROW(sweep::require_words_of_nodes(with_command("srun -N {nodes} -n {ranks} x"), 2));
+  EXPECT_NO_THROW(sweep::require_words_of_nodes(with_command("a {ranks}"), 1));
 }
 
 TEST(GuestCommand, NodesAreWhatTheLauncherAndTheJobSay) {
   std::map<std::string, std::string> set;
-  const Environment environment = [&](const char* name) {
+  const comm::Environment environment = [&](const char* name) {
     const auto at = set.find(name);
     return at == set.end() ? nullptr : at->second.c_str();
   };
@@ -107,13 +107,13 @@ TEST(GuestCommand, IsTakenUpFromItsNewestCheckpoint) {
   s.run.resume = "--resume {checkpoint}";
   s.run.checkpoint = "ckpt/step-*.pt";
   EXPECT_EQ(guest_command(s, {}, {}), "a ");
-  EXPECT_FALSE(checkpoint_of_command(s, s.run.out));
+  EXPECT_FALSE(sweep::checkpoint_of_command(s, s.run.out));
   fs::create_directories(fs::path(s.run.out) / "ckpt");
   for (const char* name : {"ckpt/step-9.pt", "ckpt/step-10.pt"}) {
     std::ofstream(fs::path(s.run.out) / name) << name;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  const auto newest = checkpoint_of_command(s, s.run.out);
+  const auto newest = sweep::checkpoint_of_command(s, s.run.out);
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->filename(), "step-10.pt");
   EXPECT_EQ(guest_command(s, {}, {"it's"}), "a --resume 'it'\\''s'");
@@ -132,7 +132,7 @@ TEST(GuestCommand, FlagsAreWhatEmitWrites) {
   s.run.engine = "megatrn";
   EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("megatron"), std::string::npos);
   s.run.engine = "megatron";
-  std::string want = emitted(s, "megatron");
+  std::string want = perf::emitted(s, "megatron");
   for (size_t at; (at = want.find(" \\\n")) != std::string::npos;) want.replace(at, 3, " ");
   want.pop_back();
   EXPECT_EQ(guest_command(s, {}, {}), "torchrun pretrain_gpt.py " + want + " --lr 1e-4");
@@ -143,7 +143,7 @@ TEST(GuestCommand, FlagsAreWhatEmitWrites) {
   s.run.engine = "deepspeed";
   s.run.out = "runs/a b";
   EXPECT_NE(guest_command(s, {}, {}).find("--deepspeed_config 'runs/a b/deepspeed.json'"), std::string::npos);
-  EXPECT_EQ(flags_of(s).text, emitted(s, "deepspeed"));
+  EXPECT_EQ(flags_of(s).text, perf::emitted(s, "deepspeed"));
   s.run.command = "a";
   EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("{flags}"), std::string::npos);
 }
@@ -170,4 +170,4 @@ TEST(GuestCommand, AVariedKeyMustReachTheCommand) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::guest

@@ -11,7 +11,7 @@
 #include "model/records/results.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::guest {
 namespace {
 
 /// A program: prints `steps` lines, sleeps `sleep` s between them, then ends with `tail`.
@@ -40,9 +40,9 @@ TEST(Guest, IsARunLikeOurs) {
   ASSERT_EQ(e.code, 0) << e.text;
   EXPECT_NE(e.text.find("starting --mbs 4 -n 2"), std::string::npos) << e.text;
   std::vector<std::string> problems;
-  const RunRecord r = load_run(dir / "run", &problems);
+  const records::RunRecord r = records::load_run(dir / "run", &problems);
   EXPECT_TRUE(problems.empty()) << problems[0];
-  EXPECT_EQ(r.run_class, RunClass::ok);
+  EXPECT_EQ(r.run_class, records::RunClass::ok);
   EXPECT_EQ(r.ranks, 2);
   EXPECT_EQ(r.spec.policy.micro_batch, 4);
   EXPECT_EQ(r.steps.size(), 12u);
@@ -67,7 +67,7 @@ TEST(Guest, ItsEndHasTheClassThatItsWordsName) {
     const Folder dir;
     const Ended e = train_by(dir, script(dir, c.tail));
     EXPECT_EQ(e.code, c.code) << e.text;
-    EXPECT_EQ(name_of(load_run(dir / "run").run_class), std::string(c.failure)) << e.text;
+    EXPECT_EQ(records::name_of(records::load_run(dir / "run").run_class), std::string(c.failure)) << e.text;
   }
 }
 
@@ -130,14 +130,14 @@ TEST(Guest, StepsAreTimedWhenTheyAreWritten) {
   const Ended e = train_command({"run.command=" + nlohmann::json("sh " + (dir / "program.sh")).dump(),
                                  "run.out=" + (dir / "run"), "run.reads=step {step} at"});
   ASSERT_EQ(e.code, 0) << e.text;
-  const RunRecord r = load_run(dir / "run", nullptr);
+  const records::RunRecord r = records::load_run(dir / "run", nullptr);
   std::ifstream out(dir / "run/output.txt");
   std::map<int64_t, double> at;
   std::string step, word;
   for (double ns = 0, n = 0; out >> step >> n >> word >> ns;) at[static_cast<int64_t>(n)] = 1e-9 * ns;
   ASSERT_EQ(at.size(), 40u);
   std::vector<double> off;
-  for (const StepRecord& s : r.steps)
+  for (const records::StepRecord& s : r.steps)
     if (at.contains(s.step - 1)) off.push_back(std::abs(s.seconds - (at[s.step] - at[s.step - 1])));
   ASSERT_GE(off.size(), 30u);
   EXPECT_LT(quantile(off, 0.5), 0.008) << "of a look every 50 ms: 25 ms";
@@ -161,8 +161,8 @@ TEST(Guest, IsTakenUpFromItsOwnCheckpoint) {
   const Ended second = train_by(dir, command, again);
   EXPECT_EQ(second.code, 0) << second.text;
   EXPECT_NE(second.text.find("from 4"), std::string::npos) << second.text;
-  const RunRecord r = load_run(dir / "run");
-  EXPECT_EQ(r.run_class, RunClass::ok);
+  const records::RunRecord r = records::load_run(dir / "run");
+  EXPECT_EQ(r.run_class, records::RunClass::ok);
   EXPECT_EQ(r.steps.back().step, 10);
 }
 
@@ -269,10 +269,10 @@ TEST(Guest, SweepsRunItAsTheyRunOurs) {
   const Ended e = sweep("  policy.micro_batch: [1, 2, 4]\n  layout.dp: [1, 2]\n");
   ASSERT_EQ(e.code, 0) << e.text;
   int ok = 0, oom = 0;
-  for (const RunRecord& r : load_runs(dir / "results")) {
-    ok += r.run_class == RunClass::ok;
-    oom += r.run_class == RunClass::oom_device;
-    EXPECT_EQ(r.run_class == RunClass::oom_device, r.spec.policy.micro_batch == 4) << r.message;
+  for (const records::RunRecord& r : records::load_runs(dir / "results")) {
+    ok += r.run_class == records::RunClass::ok;
+    oom += r.run_class == records::RunClass::oom_device;
+    EXPECT_EQ(r.run_class == records::RunClass::oom_device, r.spec.policy.micro_batch == 4) << r.message;
   }
   EXPECT_EQ(ok, 4);
   EXPECT_EQ(oom, 2);
@@ -282,4 +282,4 @@ TEST(Guest, SweepsRunItAsTheyRunOurs) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::guest

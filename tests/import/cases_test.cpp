@@ -13,7 +13,7 @@
 #include "perfmodel/machine/machine.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 std::string case_file(const std::string& name) {
@@ -49,9 +49,9 @@ class Cases : public testing::Test {
   std::string vit() {
     return config("net: {embed_dim: 64, depth: 2, num_heads: 4}\ntrain: {global_batch: 16}\n");
   }
-  RunRecord traced(const std::string& name) {
+  records::RunRecord traced(const std::string& name) {
     import_kineto({case_file(name)}, vit(), folder_ / "run");
-    return load_runs(folder_ / "run").at(0);
+    return records::load_runs(folder_ / "run").at(0);
   }
   Folder folder_;
 };
@@ -112,14 +112,14 @@ TEST_F(Cases, TwoNcclProgramsThatNeverMet) {
 }
 
 TEST_F(Cases, ATracesLastMarkIsAStub) {
-  const RunRecord r = traced("trace_last_mark_is_a_stub.json");
+  const records::RunRecord r = traced("trace_last_mark_is_a_stub.json");
   ASSERT_EQ(r.steps.size(), 1u);
   EXPECT_NEAR(r.step_s.median, 9.3e-3, 1e-12);
   EXPECT_NEAR(r.step_s.p10, 9.3e-3, 1e-12);
 }
 
 TEST_F(Cases, ATracesHostRunsAheadOfItsKernels) {
-  const RunRecord r = traced("trace_host_runs_ahead.json");
+  const records::RunRecord r = traced("trace_host_runs_ahead.json");
   EXPECT_NEAR(r.step_s.median, 95.7e-3, 1e-9);
   std::vector<std::string> notes;
   const std::vector<double> steps = kineto_steps({case_file("trace_host_runs_ahead.json")}, notes);
@@ -159,4 +159,4 @@ TEST_F(Cases, AFileOfNoKindSaysWhatWasLookedFor) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

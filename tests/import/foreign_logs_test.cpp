@@ -16,7 +16,7 @@
 #include "model/base/system/files.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -104,7 +104,7 @@ TEST_F(ForeignLogs, LaunchersLabelsAreTakenOffAndWordsOfTheLogAreNot) {
        {"step: 10  loss: 3", "Epoch 0: : 1%|  | 1/2", "fp8: false", "    fp8: false", "WARNING: x",
         "    1048576   262144  float", "# nThread 1", "iteration   10/ 20 |", "[NeMo I 2024] x",
         "[titan] 2024-01-01 x", "[Rank 0] (after 1 iterations)", "a | b"})
-    EXPECT_EQ(without_labels(line, Times::kept),
+    EXPECT_EQ(logs::without_labels(line, logs::Times::kept),
               std::string_view(line).substr(line == std::string("a | b") ? 4 : 0))
         << line;
   const std::set<std::string> hosts = {"node01", "nid000012", "worker-1.cluster", "localhost",
@@ -113,31 +113,33 @@ TEST_F(ForeignLogs, LaunchersLabelsAreTakenOffAndWordsOfTheLogAreNot) {
                             "[rank0]:", "[default3]: ", "[0] ", "[trainer0|12]:", "node01: ", "nid000012: ",
                             "worker-1.cluster: ", "localhost: ", "x1000c0s0b0n0 3: ", "(pid=12) ",
                             "[pod/a-b/c] ", "ray-training  | ", "node01: [1,0]<stdout>:[rank0]:"})
-    EXPECT_EQ(without_labels(std::string(label) + "# size", Times::kept, hosts), "# size") << label;
+    EXPECT_EQ(logs::without_labels(std::string(label) + "# size", logs::Times::kept, hosts), "# size")
+        << label;
   for (const char* time :
        {"2024-01-01T10:00:00.123456Z ", "2024-01-01 10:00:00,123 ", "[2024-01-01 10:00:00] ",
         "Nov 26 04:11:24 ", "Nov  6 04:11:24 ", "00:00:05 ", "2024-01-01T10:00:00+01:00 0: ",
         "Thu Nov 26 04:11:24 2026<stdout>:", "Thu Nov 26 04:11:24 2026[1,0]<stdout>:"})
-    EXPECT_EQ(without_labels(std::string(time) + "# size", Times::taken_off), "# size") << time;
+    EXPECT_EQ(logs::without_labels(std::string(time) + "# size", logs::Times::taken_off), "# size") << time;
   // A word is a host's name when several lines begin with it, or most lines for a word without a number.
   const auto many = [](const std::string& line, int n) {
     std::string all;
     for (int i = 0; i < n; ++i) all += line + "\n";
     return all;
   };
-  EXPECT_EQ(log_lines(many("node01: # size", 3) + many("other", 9))[0], "# size");
-  EXPECT_EQ(log_lines(many("2024-01-01 10:00:00 node01: # size", 3), Times::taken_off)[0], "# size");
-  EXPECT_EQ(log_lines(many("bf16: true", 2) + many("node01: fp8: false", 3))[2], "fp8: false");
-  EXPECT_EQ(log_lines(many("bf16: true", 2))[0], "bf16: true");
-  EXPECT_EQ(log_lines(many("alice: # size", 10))[3], "# size");
-  EXPECT_EQ(log_lines(many("alice: # size", 10) + many("step: 10", 11))[0], "alice: # size");
+  EXPECT_EQ(logs::log_lines(many("node01: # size", 3) + many("other", 9))[0], "# size");
+  EXPECT_EQ(logs::log_lines(many("2024-01-01 10:00:00 node01: # size", 3), logs::Times::taken_off)[0],
+            "# size");
+  EXPECT_EQ(logs::log_lines(many("bf16: true", 2) + many("node01: fp8: false", 3))[2], "fp8: false");
+  EXPECT_EQ(logs::log_lines(many("bf16: true", 2))[0], "bf16: true");
+  EXPECT_EQ(logs::log_lines(many("alice: # size", 10))[3], "# size");
+  EXPECT_EQ(logs::log_lines(many("alice: # size", 10) + many("step: 10", 11))[0], "alice: # size");
 }
 
 TEST_F(ForeignLogs, TheClockOfALineIsSecondsSince1970) {
-  EXPECT_EQ(clock_in("[1970-01-01 00:00:01] x"), std::nullopt);  // logs are of this century
-  EXPECT_EQ(clock_in(" [2000-03-01 00:00:00] x"), 951868800.0);
-  EXPECT_EQ(clock_in("x 2024-02-29T23:59:59.250Z"), 1709251199.25);
-  EXPECT_EQ(clock_in("no 2024 clock"), std::nullopt);
+  EXPECT_EQ(logs::clock_in("[1970-01-01 00:00:01] x"), std::nullopt);  // logs are of this century
+  EXPECT_EQ(logs::clock_in(" [2000-03-01 00:00:00] x"), 951868800.0);
+  EXPECT_EQ(logs::clock_in("x 2024-02-29T23:59:59.250Z"), 1709251199.25);
+  EXPECT_EQ(logs::clock_in("no 2024 clock"), std::nullopt);
 }
 
 TEST_F(ForeignLogs, MegatronInMillisecondsAndInSeconds) {
@@ -501,4 +503,4 @@ TEST_F(ForeignLogs, TracesOfTwoProfilesOrOfOtherRunsAreRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -14,7 +14,7 @@
 #include "perfmodel/score/published/published_run.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,15 +68,15 @@ std::string nccl_log(int ranks, int hosts, double latency, double bandwidth, std
   return s + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 12.3\n#\n";
 }
 
-Machine machine() {
-  return machine_from_spec("m",
-                           {.host = "h",
-                            .cpu = "c",
-                            .isa = "avx2",
-                            .cores = 8,
-                            .memory_bytes = 8'000'000'000,
-                            .cache_bytes = 16'000'000},
-                           {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
+perf::Machine machine() {
+  return perf::machine_from_spec("m",
+                                 {.host = "h",
+                                  .cpu = "c",
+                                  .isa = "avx2",
+                                  .cores = 8,
+                                  .memory_bytes = 8'000'000'000,
+                                  .cache_bytes = 16'000'000},
+                                 {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
 }
 
 TEST_F(Import, LinksOfAnNcclLogAreThoseThatMadeIt) {
@@ -92,16 +92,16 @@ TEST_F(Import, LinksOfAnNcclLogAreThoseThatMadeIt) {
     EXPECT_EQ(c.rows[0].ranks, 8);
     EXPECT_EQ(c.rows[0].hosts, hosts);
     EXPECT_EQ(c.device, "NVIDIA A100-SXM4-80GB");
-    Machine before = machine();
-    before[Coef::message_host] = Coefficient::make(1e-12, 0.1, {});  // none of these made the log
-    const Machine m = with_links(before, c);
-    const Coef message = hosts > 1 ? Coef::message_net : Coef::message_host;
-    const Coef wire = hosts > 1 ? Coef::wire_net : Coef::wire_host;
+    perf::Machine before = machine();
+    before[perf::Coef::message_host] = perf::Coefficient::make(1e-12, 0.1, {});  // none of these made the log
+    const perf::Machine m = with_links(before, c);
+    const perf::Coef message = hosts > 1 ? perf::Coef::message_net : perf::Coef::message_host;
+    const perf::Coef wire = hosts > 1 ? perf::Coef::wire_net : perf::Coef::wire_host;
     EXPECT_NEAR(m[message].value, 7e-6, 0.5e-6);
     EXPECT_NEAR(m[wire].value, 1 / 2e10, 0.05 / 2e10);
     EXPECT_LT(m[wire].lower, m[wire].value);
     // The table has the log's values.
-    const CollectiveTable t = collectives_from(read_csv(file("links.csv", to_csv(c))));
+    const perf::CollectiveTable t = perf::collectives_from(read_csv(file("links.csv", to_csv(c))));
     ASSERT_EQ(t.runs.size(), 10u);
     EXPECT_EQ(t.runs[3].bytes, c.rows[3].bytes);
     EXPECT_NEAR(t.runs[3].seconds, c.rows[3].seconds, 1e-9);
@@ -129,7 +129,7 @@ TEST_F(Import, BrokenNcclLogsAreRefusedByName) {
 
 TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   const std::string csv = source_dir() + "/configs/published/zero_bubble_pp.csv";
-  const PublishedTable table = read_published(csv);
+  const perf::PublishedTable table = perf::read_published(csv);
   const Imported i = import_published(csv, {.out = dir / "results"});
   size_t refused = 0;
   for (const auto& [reason, n] : i.refused) {
@@ -139,14 +139,14 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   EXPECT_GT(i.runs, 20u);
   EXPECT_GE(i.runs + refused, table.runs.size());
   std::vector<std::string> problems;
-  const std::vector<RunRecord> runs = load_runs(dir / "results", &problems);
+  const std::vector<records::RunRecord> runs = records::load_runs(dir / "results", &problems);
   EXPECT_TRUE(problems.empty()) << problems[0];
   ASSERT_EQ(runs.size(), i.runs);
-  std::map<std::string, const PublishedRun*> by_id;
-  for (const PublishedRun& p : table.runs) by_id[p.id] = &p;
-  for (const RunRecord& r : runs) {
-    ASSERT_EQ(r.run_class, RunClass::ok);
-    const PublishedRun& p = *by_id.at(r.provenance["row"]);
+  std::map<std::string, const perf::PublishedRun*> by_id;
+  for (const perf::PublishedRun& p : table.runs) by_id[p.id] = &p;
+  for (const records::RunRecord& r : runs) {
+    ASSERT_EQ(r.run_class, records::RunClass::ok);
+    const perf::PublishedRun& p = *by_id.at(r.provenance["row"]);
     EXPECT_DOUBLE_EQ(r.step_s.median, p.step_s);
     EXPECT_EQ(r.spec.layout.tp, p.tp);
     EXPECT_EQ(r.spec.layout.pp, p.pp);
@@ -154,12 +154,12 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
     EXPECT_EQ(r.ranks, p.gpus);
   }
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
-  EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
+  EXPECT_EQ(records::load_runs(dir / "results").size(), i.runs);
 
   // A damaged result is replaced.
   write_atomically(dir / "results/trials" / runs[0].id / "result.jsonl", "not JSON");
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);
-  EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
+  EXPECT_EQ(records::load_runs(dir / "results").size(), i.runs);
 
   // The same specifications from another source are kept as repetitions.
   std::string other = read_file(csv);
@@ -167,7 +167,7 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
     other.replace(at + 1, 11, "others");
   EXPECT_EQ(import_published(file("other.csv", other), {.out = dir / "results"}).runs, i.runs);
   std::map<std::string, size_t> sources;
-  for (const RunRecord& r : load_runs(dir / "results")) ++sources[r.provenance["source"]];
+  for (const records::RunRecord& r : records::load_runs(dir / "results")) ++sources[r.provenance["source"]];
   EXPECT_EQ(sources, (std::map<std::string, size_t>{{"zero-bubble", i.runs}, {"others", i.runs}}));
 }
 
@@ -199,18 +199,19 @@ TEST_F(Import, KinetoTracesGiveStepsAndOps) {
   }
   import_kineto({file("a.json", device.dump())}, config, dir / "device");
   import_kineto({file("b.json", cpu.dump())}, config, dir / "cpu");
-  const RunRecord a = load_runs(dir / "device").at(0), b = load_runs(dir / "cpu").at(0);
-  for (const RunRecord* r : {&a, &b}) {
-    EXPECT_EQ(r->run_class, RunClass::ok);
+  const records::RunRecord a = records::load_runs(dir / "device").at(0),
+                           b = records::load_runs(dir / "cpu").at(0);
+  for (const records::RunRecord* r : {&a, &b}) {
+    EXPECT_EQ(r->run_class, records::RunClass::ok);
     EXPECT_NEAR(r->step_s.median, 0.12, 1e-9);
     EXPECT_NEAR(r->rate(kStatistic), 16 / 0.12, 1e-6);
     EXPECT_EQ(r->steps.size(), 5u);
     EXPECT_EQ(r->spec.net.width(), 64);
     ASSERT_EQ(r->ops.size(), 2u);
   }
-  std::map<std::string, const OpRecord*> ops;
-  for (const RunRecord* r : {&a, &b})
-    for (const OpRecord& o : r->ops) ops[o.kind + (r == &a ? " device" : " cpu")] = &o;
+  std::map<std::string, const records::OpRecord*> ops;
+  for (const records::RunRecord* r : {&a, &b})
+    for (const records::OpRecord& o : r->ops) ops[o.kind + (r == &a ? " device" : " cpu")] = &o;
   EXPECT_NEAR(ops.at("gemm device")->seconds, 5 * 0.04, 1e-9);
   EXPECT_EQ(ops.at("gemm device")->count, 5);
   EXPECT_EQ(ops.at("all_reduce device")->lane, "dp");
@@ -221,10 +222,10 @@ TEST_F(Import, KinetoTracesGiveStepsAndOps) {
   for (json& e : slow["traceEvents"])
     if (e["name"] == "ProfilerStep#2") e["dur"] = 1.5e5;
   import_kineto({file("a.json", device.dump()), file("c.json", slow.dump())}, config, dir / "both");
-  EXPECT_NEAR(load_runs(dir / "both").at(0).steps[2].seconds, 0.15, 1e-9);
+  EXPECT_NEAR(records::load_runs(dir / "both").at(0).steps[2].seconds, 0.15, 1e-9);
   EXPECT_THROW(import_kineto({file("d.json", "{\"traceEvents\": []}")}, config, dir / "none"), ConfigError);
   EXPECT_THROW(import_kineto({file("e.json", "{\"traceEvents\": 7")}, config, dir / "none"), ConfigError);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -15,20 +15,20 @@ inline std::string config(const std::string& file) {
   return source_dir() + "/configs/" + file;
 }
 
-inline Machine machine(const std::string& name) {
-  return load_machine(config("machines/" + name + ".yaml"));
+inline perf::Machine machine(const std::string& name) {
+  return perf::load_machine(config("machines/" + name + ".yaml"));
 }
 
 /// The runs on `accelerator`: at most `most` of them, spread over the table.
-inline std::vector<MeasuredRun> published_runs(const std::string& table, const std::string& accelerator,
-                                               size_t most = SIZE_MAX) {
+inline std::vector<perf::MeasuredRun> published_runs(const std::string& table, const std::string& accelerator,
+                                                     size_t most = SIZE_MAX) {
   const std::filesystem::path out = std::filesystem::temp_directory_path() /
                                     ("isobar_runs_" + table + std::to_string(std::random_device{}()));
-  import_published(config("published/" + table + ".csv"), {.out = out, .only = accelerator});
-  std::vector<MeasuredRun> all, some;
-  for (const RunRecord& r : load_runs(out)) {
-    if (r.run_class != RunClass::ok) continue;
-    MeasuredRun m;
+  foreign::import_published(config("published/" + table + ".csv"), {.out = out, .only = accelerator});
+  std::vector<perf::MeasuredRun> all, some;
+  for (const records::RunRecord& r : records::load_runs(out)) {
+    if (r.run_class != records::RunClass::ok) continue;
+    perf::MeasuredRun m;
     m.id = r.id;
     m.spec = r.spec;
     m.host.ranks_on_host = r.ranks_on_host;

@@ -8,13 +8,13 @@
 #include "perfmodel/referee/holdout.h"
 #include "tests/import/published_runs.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 using test::machine;
 using test::published_runs;
 
-void print(const std::string& what, const Holdout& h) {
+void print(const std::string& what, const perf::Holdout& h) {
   std::printf("%-46s %3zu runs, median error %4.1f %%, bias %+5.1f %%, interval holds %3.0f %%\n",
               what.c_str(), h.rows.size(), 100 * h.median_error, 100 * h.bias, 100 * h.coverage);
 }
@@ -41,7 +41,7 @@ TEST(ShippedMachines, PredictPublishedRunsWithinTheirDoubt) {
                         {"simumax_b200_a100", "B200", "dgx-b200", false}};
   double tuned = 0, tuned_holds = 0, holds = 0;
   for (const Case& c : cases) {
-    const Holdout h = hold_out(published_runs(c.table, c.accelerator, 60), machine(c.machine));
+    const perf::Holdout h = perf::hold_out(published_runs(c.table, c.accelerator, 60), machine(c.machine));
     print(std::string(c.table) + " on " + c.machine, h);
     EXPECT_LT(h.median_error, c.tuned ? 0.2 : 0.36) << c.table << " on " << c.machine;
     tuned += c.tuned;
@@ -57,22 +57,22 @@ TEST(ShippedMachines, PredictPublishedRunsWithinTheirDoubt) {
 // Deviations are common to a campaign: a fit to some must cover another within its interval, and has a
 // narrower one for a campaign that it includes.
 TEST(ShippedMachines, AFitToSeveralCampaignsKnowsThatAnotherWillDeviate) {
-  std::vector<MeasuredRun> runs, other = published_runs("mosaic_llm_foundry", "A100", 30);
+  std::vector<perf::MeasuredRun> runs, other = published_runs("mosaic_llm_foundry", "A100", 30);
   for (const char* table :
        {"megatron_sc21", "zero_bubble_pp", "aleph_alpha_layouts", "bigscience_tr11_prequel"})
-    for (const MeasuredRun& r : published_runs(table, "A100", 30)) runs.push_back(r);
-  const Holdout before = hold_out(other, machine("dgx-a100"));
-  const Machine fitted = fit(runs, machine("dgx-a100"), {});
-  const Holdout known = hold_out(runs, fitted), unknown = hold_out(other, fitted);
+    for (const perf::MeasuredRun& r : published_runs(table, "A100", 30)) runs.push_back(r);
+  const perf::Holdout before = perf::hold_out(other, machine("dgx-a100"));
+  const perf::Machine fitted = perf::fit(runs, machine("dgx-a100"), {});
+  const perf::Holdout known = perf::hold_out(runs, fitted), unknown = perf::hold_out(other, fitted);
   print("never fitted", before);
   print("another campaign", unknown);
   print("campaigns of the fit", known);
   EXPECT_LT(unknown.median_error, before.median_error);
   EXPECT_GT(unknown.coverage, 0.6);
   EXPECT_LT(known.median_error, 0.06);
-  const auto width = [](const Holdout& h) {
+  const auto width = [](const perf::Holdout& h) {
     double sum = 0;
-    for (const HoldoutRow& r : h.rows) sum += std::log(r.upper / r.lower);
+    for (const perf::HoldoutRow& r : h.rows) sum += std::log(r.upper / r.lower);
     return sum / static_cast<double>(h.rows.size());
   };
   EXPECT_GT(width(unknown), 1.2 * width(known));
@@ -81,4 +81,4 @@ TEST(ShippedMachines, AFitToSeveralCampaignsKnowsThatAnotherWillDeviate) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

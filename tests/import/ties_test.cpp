@@ -8,7 +8,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 #include "tests/import/published_runs.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 TEST(Ties, TheChanceThatOneIsFasterIsThatOfPublishedPairs) {
@@ -18,18 +18,19 @@ TEST(Ties, TheChanceThatOneIsFasterIsThatOfPublishedPairs) {
                                                  {"zero_bubble_pp", "A100", "dgx-a100"},
                                                  {"nvidia_nemo", "H100", "dgx-h100"},
                                                  {"nvidia_megatron_bridge", "H100", "dgx-h100"}}) {
-    const Machine m = test::machine(name);
-    const std::vector<MeasuredRun> runs = test::published_runs(table, accelerator, 60);
-    LayoutModels models;
+    const perf::Machine m = test::machine(name);
+    const std::vector<perf::MeasuredRun> runs = test::published_runs(table, accelerator, 60);
+    perf::LayoutModels models;
     for (size_t i = 0; i < runs.size(); ++i)
       for (size_t j = i + 1; j < runs.size(); ++j) {
         const RunSpec &a = runs[i].spec, &b = runs[j].spec;
         if (to_json(a)["net"] != to_json(b)["net"] || a.layout.world() != b.layout.world() ||
             a.train.global_batch != b.train.global_batch || a.policy.amp != b.policy.amp)
           continue;
-        std::vector<Candidate> two;
-        for (const RunSpec* s : {&a, &b}) two.push_back({.spec = *s, .view = view_of(models.of(*s, m), *s)});
-        const Outlook o = look_ahead(two, m, {.count = 1});
+        std::vector<perf::Candidate> two;
+        for (const RunSpec* s : {&a, &b})
+          two.push_back({.spec = *s, .view = perf::view_of(models.of(*s, m), *s)});
+        const perf::Outlook o = perf::look_ahead(two, m, {.count = 1});
         const size_t faster = runs[i].step_s < runs[j].step_s ? 0 : 1;
         ++pairs;
         const double chance = o.beliefs[o.choice].chance;
@@ -46,4 +47,4 @@ TEST(Ties, TheChanceThatOneIsFasterIsThatOfPublishedPairs) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

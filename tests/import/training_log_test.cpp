@@ -15,7 +15,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 std::string log(const std::string& name) {
@@ -23,11 +23,11 @@ std::string log(const std::string& name) {
 }
 
 /// The first run of a table, as fit --engine reads it.
-PublishedRun row_of(const LoggedRun& r, const std::string& machine) {
-  static std::vector<std::unique_ptr<ChipSpec>> chips;
-  const Machine m = load_machine(source_dir() + "/configs/machines/" + machine);
-  chips.push_back(std::make_unique<ChipSpec>(chip_of(m)));
-  return runs_of(own_runs(table_of({r}), "logs", "unknown", {}, m), m, *chips.back()).at(0);
+perf::PublishedRun row_of(const LoggedRun& r, const std::string& machine) {
+  static std::vector<std::unique_ptr<perf::ChipSpec>> chips;
+  const perf::Machine m = perf::load_machine(source_dir() + "/configs/machines/" + machine);
+  chips.push_back(std::make_unique<perf::ChipSpec>(perf::chip_of(m)));
+  return perf::runs_of(perf::own_runs(table_of({r}), "logs", "unknown", {}, m), m, *chips.back()).at(0);
 }
 
 std::string error_of(const std::function<void()>& f) {
@@ -43,26 +43,26 @@ TEST(TrainingLog, MegatronSaysAllOfIt) {
   const LoggedRun r = read_training_log({log("megatron")}, "");
   EXPECT_EQ(r.kind, LogKind::megatron);
   EXPECT_EQ(r.steps.size(), 3u);  // the first is left out
-  const PublishedRun p = row_of(r, "dgx-h100.yaml");
+  const perf::PublishedRun p = row_of(r, "dgx-h100.yaml");
   EXPECT_DOUBLE_EQ(p.step_s, 15.2907);
   EXPECT_NEAR(p.memory_gb, 68112.0 / 1024, 1e-6);
-  EXPECT_EQ(p.arch, Arch::llama);
+  EXPECT_EQ(p.arch, perf::Arch::llama);
   EXPECT_EQ(p.layers, 80);
   EXPECT_EQ(p.hidden, 8192);
   EXPECT_EQ(p.ffn, 28672);
   EXPECT_EQ(p.kv_heads, 8);
   EXPECT_EQ(p.vocab, 128512);
   EXPECT_EQ(p.layout(), "dp4 tp4 cp1 pp4 v5");
-  EXPECT_EQ(p.schedule, Schedule::interleaved);
+  EXPECT_EQ(p.schedule, perf::Schedule::interleaved);
   EXPECT_EQ(p.zero, 1);
   EXPECT_TRUE(p.sequence_parallel);
   EXPECT_EQ(p.recompute, Recompute::selective);
-  EXPECT_EQ(p.attention, AttentionKernel::flash2);
+  EXPECT_EQ(p.attention, perf::AttentionKernel::flash2);
   EXPECT_EQ(p.micro_batches(), 32);
 }
 
 TEST(TrainingLog, TorchtitansColoursAndMeshesAreRead) {
-  const PublishedRun p = row_of(read_training_log({log("torchtitan")}, ""), "dgx-h100.yaml");
+  const perf::PublishedRun p = row_of(read_training_log({log("torchtitan")}, ""), "dgx-h100.yaml");
   EXPECT_NEAR(p.step_s, 16 * 8192 / (2693.0 * 16), 1e-6);  // tokens per second of a GPU
   EXPECT_NEAR(p.memory_gb, 45.12, 1e-9);
   EXPECT_EQ(p.layout(), "dp8 tp2 cp1 pp1 v1");
@@ -72,19 +72,19 @@ TEST(TrainingLog, TorchtitansColoursAndMeshesAreRead) {
   EXPECT_EQ(p.zero, 3);
   EXPECT_EQ(p.micro_batch, 2);
   EXPECT_EQ(p.recompute, Recompute::selective);
-  EXPECT_EQ(p.precision, Precision::bf16);
+  EXPECT_EQ(p.precision, perf::Precision::bf16);
 }
 
 TEST(TrainingLog, NemosExperimentAndProgressBarAreRead) {
   const LoggedRun r = read_training_log({log("nemo1")}, "");
   EXPECT_EQ(r.steps, (std::vector<double>{4.31, 4.27, 4.29}));  // a redrawn progress bar counts once
-  const PublishedRun p = row_of(r, "dgx-a100.yaml");
+  const perf::PublishedRun p = row_of(r, "dgx-a100.yaml");
   EXPECT_EQ(p.step_s, 4.29);
   EXPECT_EQ(p.layout(), "dp4 tp4 cp1 pp2 v1");
-  EXPECT_EQ(p.arch, Arch::gpt);
+  EXPECT_EQ(p.arch, perf::Arch::gpt);
   EXPECT_EQ(p.zero, 1);
   EXPECT_EQ(p.micro_batch, 2);
-  EXPECT_EQ(p.precision, Precision::bf16);
+  EXPECT_EQ(p.precision, perf::Precision::bf16);
 }
 
 TEST(TrainingLog, WhatALogLeavesOutAConfigurationSays) {
@@ -99,7 +99,7 @@ TEST(TrainingLog, WhatALogLeavesOutAConfigurationSays) {
   EXPECT_NE(error_of([&] { read_training_log({log("nemo2")}, ""); }).find("--config"), std::string::npos);
   const std::string good =
       config("train: {global_batch: 64}\nlayout: {dp: 8, tp: 2}\npolicy: {amp: bf16, micro_batch: 1}\n");
-  const PublishedRun p = row_of(read_training_log({log("nemo2")}, good), "dgx-h100.yaml");
+  const perf::PublishedRun p = row_of(read_training_log({log("nemo2")}, good), "dgx-h100.yaml");
   EXPECT_EQ(p.step_s, 3.092);
   EXPECT_EQ(p.layout(), "dp8 tp2 cp1 pp1 v1");
   EXPECT_EQ(p.micro_batches(), 8);
@@ -171,4 +171,4 @@ TEST(TrainingLog, DamagedLogsAreAnsweredOrRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

@@ -21,7 +21,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::foreign {
 namespace {
 
 constexpr int64_t kBatch = 4;
@@ -33,7 +33,7 @@ class Transformers : public testing::TestWithParam<const char*> {
   }
   std::string config() const {  // as `isobar import config.json -o` writes it
     const std::string path = dir_ / "run.yaml";
-    write_atomically(path, json_text(import_model(read_json(theirs("config.json")), "config.json"), 1));
+    write_atomically(path, json_text(perf::import_model(read_json(theirs("config.json")), "config.json"), 1));
     return path;
   }
   std::string imported(const std::string& name) const {
@@ -46,32 +46,33 @@ class Transformers : public testing::TestWithParam<const char*> {
 
 TEST_P(Transformers, LossAndGradientsAreThoseOfThePeer) {
   const json reference = read_json(theirs("reference.json"));
-  const RunSpec spec = on_one_rank(load_run_spec(config(), {}), kBatch);
-  const Plan plan = build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
-  const Arena arena(plan.memory.arena);
+  const RunSpec spec = inference::on_one_rank(load_run_spec(config(), {}), kBatch);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
+  const inference::Arena arena(plan.memory.arena);
   CpuBackend backend(plan, arena.data());
-  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+  const auto floats = [&](const plan::View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   backend.load_constants();
-  load_weights(plan, SafetensorsReader(imported("model.safetensors")), "", floats(plan.params_all));
-  run_in_order(plan, link(plan, plan.init, true), backend);
+  inference::load_weights(plan, inference::SafetensorsReader(imported("model.safetensors")), "",
+                          floats(plan.params_all));
+  inference::run_in_order(plan, plan::link(plan, plan.init, true), backend);
   backend.on_fetch([&](int32_t, const BatchPlaces& to) {
-    for (const BatchTensor& t : plan.batch)
+    for (const plan::BatchTensor& t : plan.batch)
       for (int64_t b = 0; b < kBatch; ++b)
         for (int64_t i = 0; i < t.sample; ++i)
           reinterpret_cast<int32_t*>(to.at(t.name))[b * t.sample + i] =
-              reference.at("tokens").at(b).at(i + (t.role == BatchRole::target ? 1 : 0));
+              reference.at("tokens").at(b).at(i + (t.role == plan::BatchRole::target ? 1 : 0));
   });
-  floats(plan.scalars)[kTraining] = 1;
-  floats(plan.scalars)[kStep] = 1;
-  floats(plan.scalars)[kUnscale] = 1;
-  run_in_order(plan, link(plan, plan.train, true), backend);
+  floats(plan.scalars)[plan::kTraining] = 1;
+  floats(plan.scalars)[plan::kStep] = 1;
+  floats(plan.scalars)[plan::kUnscale] = 1;
+  inference::run_in_order(plan, plan::link(plan, plan.train, true), backend);
   const double loss = reference.at("loss");
   EXPECT_NEAR(floats(plan.metrics)[0] / loss, 1, 1e-6);
 
-  const TensorFile gradients = read_safetensors(imported("gradients.safetensors"));
+  const inference::TensorFile gradients = inference::read_safetensors(imported("gradients.safetensors"));
   ASSERT_EQ(gradients.tensors.size(), plan.params.size());
   double worst = 0;
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     if (p.frozen) continue;  // biases of experts, which no gradient trains
     // In exact arithmetic the gradient of keys' biases is zero.
     const bool zero = p.name.find("attn.k.bias") != std::string::npos;
@@ -93,8 +94,10 @@ TEST_P(Transformers, LossAndGradientsAreThoseOfThePeer) {
 TEST_P(Transformers, WhatIsExportedIsWhatWasRead) {
   const RunSpec spec = load_run_spec(config(), {});
   const std::string back = dir_ / "back.safetensors";
-  EXPECT_EQ(write_published(spec, TrainedWeights(imported("model.safetensors"), 1), back), 0);
-  const TensorFile before = read_safetensors(theirs("model.safetensors")), after = read_safetensors(back);
+  EXPECT_EQ(
+      inference::write_published(spec, inference::TrainedWeights(imported("model.safetensors"), 1), back), 0);
+  const inference::TensorFile before = inference::read_safetensors(theirs("model.safetensors")),
+                              after = inference::read_safetensors(back);
   ASSERT_EQ(before.tensors.size(), after.tensors.size());
   for (const auto& [name, t] : before.tensors) {
     ASSERT_TRUE(after.tensors.contains(name)) << name;
@@ -102,9 +105,9 @@ TEST_P(Transformers, WhatIsExportedIsWhatWasRead) {
     EXPECT_EQ(t.values, after.tensors.at(name).values) << name;
   }
   // transformers reads the net from what is beside the weights: the same net again
-  const json net = import_model(read_json(dir_ / "config.json"), "config.json");
+  const json net = perf::import_model(read_json(dir_ / "config.json"), "config.json");
   EXPECT_EQ(run_spec_from_json(net, "ours").net.words()->hidden(), spec.net.words()->hidden());
-  json first = import_model(read_json(theirs("config.json")), "config.json");
+  json first = perf::import_model(read_json(theirs("config.json")), "config.json");
   json second = net;
   for (json* j : {&first, &second}) (*j)["net"].erase("ffn_dim");  // 0 there: four times the width
   EXPECT_EQ(first, second);
@@ -115,7 +118,8 @@ TEST_P(Transformers, SeveralFilesHoldTheSame) {
   const RunSpec spec = load_run_spec(config(), {});
   const std::string whole = imported("model.safetensors"), out = dir_ / "theirs.safetensors";
   write_atomically(out, "of an export before");
-  EXPECT_EQ(write_published(spec, TrainedWeights(whole, 1), out, {.most_bytes = 9000}), 0);
+  EXPECT_EQ(inference::write_published(spec, inference::TrainedWeights(whole, 1), out, {.most_bytes = 9000}),
+            0);
   EXPECT_FALSE(std::filesystem::exists(out)) << "transformers would read it";
   const std::string index = dir_ / "theirs.safetensors.index.json";
   const json map = read_json(index).at("weight_map");
@@ -123,7 +127,7 @@ TEST_P(Transformers, SeveralFilesHoldTheSame) {
   int64_t bytes = 0;
   for (const auto& [name, file] : map.items()) files.insert(file.get<std::string>());
   for (const std::string& file : files) {
-    const SafetensorsReader part(dir_ / file);
+    const inference::SafetensorsReader part(dir_ / file);
     int64_t here = 0;
     for (const auto& [name, t] : part.tensors()) here += 4 * t.count;
     EXPECT_TRUE(here <= 9000 || part.tensors().size() == 1) << file;
@@ -148,10 +152,12 @@ TEST_P(Transformers, SeveralFilesHoldTheSame) {
 TEST_P(Transformers, WeightsInBf16AreRoundedOnce) {
   const RunSpec spec = load_run_spec(config(), {});
   const std::string out = dir_ / "theirs.safetensors";
-  write_published(spec, TrainedWeights(imported("model.safetensors"), 1), out, {.type = DType::bf16});
-  const TensorFile before = read_safetensors(theirs("model.safetensors")), after = read_safetensors(out);
+  inference::write_published(spec, inference::TrainedWeights(imported("model.safetensors"), 1), out,
+                             {.type = DType::bf16});
+  const inference::TensorFile before = inference::read_safetensors(theirs("model.safetensors")),
+                              after = inference::read_safetensors(out);
   ASSERT_EQ(before.tensors.size(), after.tensors.size());
-  const SafetensorsReader types(out);
+  const inference::SafetensorsReader types(out);
   for (const auto& [name, t] : before.tensors) {
     EXPECT_EQ(types.tensors().at(name).type->name, "BF16");
     for (size_t i = 0; i < t.values.size(); ++i)
@@ -168,9 +174,9 @@ TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
   const Folder dir;
   const std::string from = source_dir() + "/tests/fixtures/transformers/gpt2/";
   write_atomically(dir / "run.yaml",
-                   json_text(import_model(read_json(from + "config.json"), "config.json"), 1));
-  const TensorFile now = read_safetensors(from + "model.safetensors");
-  std::vector<Tensor> tensors;
+                   json_text(perf::import_model(read_json(from + "config.json"), "config.json"), 1));
+  const inference::TensorFile now = inference::read_safetensors(from + "model.safetensors");
+  std::vector<plan::Tensor> tensors;
   std::map<std::string, std::vector<float>> values;
   for (const auto& [name, t] : now.tensors) {
     tensors.push_back({name.substr(name.find('.') + 1), t.shape});
@@ -181,9 +187,9 @@ TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
   tensors.push_back({"lm_head.weight", {50, 16}});
   values["lm_head.weight"].assign(800, 7);
   const auto write = [&](const std::string& path) {
-    create_safetensors(path, tensors, {});
-    const SafetensorsWriter out(path, tensors, {});
-    for (const Tensor& t : tensors)
+    inference::create_safetensors(path, tensors, {});
+    const inference::SafetensorsWriter out(path, tensors, {});
+    for (const plan::Tensor& t : tensors)
       out.write(t.name, 0, static_cast<int64_t>(values.at(t.name).size()), values.at(t.name).data());
     return path;
   };
@@ -224,7 +230,7 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
     json config = read_json(from + model + "/config.json");
     config[key] = value;
     try {
-      import_model(config, "some/config.json");
+      perf::import_model(config, "some/config.json");
       FAIL() << key;
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find("some/config.json"), std::string::npos) << e.what();
@@ -239,4 +245,4 @@ INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::foreign

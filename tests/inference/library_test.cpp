@@ -12,7 +12,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 constexpr int kInputs = 14, kOutputs = 2, kRows = 700;
@@ -336,4 +336,4 @@ TEST_F(Emulator, BadCheckpointsAreCodesAndTexts) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::inference

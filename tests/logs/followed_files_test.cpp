@@ -14,7 +14,7 @@
 #include "model/base/error.h"
 #include "model/records/files/event_file.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,10 +33,10 @@ class Followed : public ::testing::Test {
   fs::path dir_;
 };
 
-std::vector<StepRecord> steps_of(OutputReader& r) {
-  std::vector<StepRecord> out;
-  for (const Record& record : r.take(0))
-    if (const auto* s = std::get_if<StepRecord>(&record)) out.push_back(*s);
+std::vector<records::StepRecord> steps_of(OutputReader& r) {
+  std::vector<records::StepRecord> out;
+  for (const records::Record& record : r.take(0))
+    if (const auto* s = std::get_if<records::StepRecord>(&record)) out.push_back(*s);
   return out;
 }
 
@@ -64,20 +64,20 @@ TEST_F(Followed, MetricsCsvGivesLossesAndValidations) {
 }
 
 TEST_F(Followed, EventFilesGiveTimesOfTheirOwn) {
-  append("old/events.out.tfevents.1.x", event_file_head(1) + event_record(1, 1, "loss", 9));
+  append("old/events.out.tfevents.1.x", records::event_file_head(1) + records::event_record(1, 1, "loss", 9));
   fs::last_write_time(path("old/events.out.tfevents.1.x"),
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
   const std::string reads = "tensorboard:" + dir_.string();
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   OutputReader to({.reads = reads, .batch = 32});
   FollowedFiles files(reads, "", now);
-  std::string bytes = event_file_head(now);
+  std::string bytes = records::event_file_head(now);
   for (int i = 0; i < 5; ++i) {
-    bytes += event_record(now + 0.25 * i, 10 * i, "lr-AdamW", 0.001);
-    bytes += event_record(now + 0.25 * i, 10 * i, "train_loss", 1.0 / (1 + i));
-    bytes += event_record(now + 0.25 * i, 10 * i, "epoch", 0);
+    bytes += records::event_record(now + 0.25 * i, 10 * i, "lr-AdamW", 0.001);
+    bytes += records::event_record(now + 0.25 * i, 10 * i, "train_loss", 1.0 / (1 + i));
+    bytes += records::event_record(now + 0.25 * i, 10 * i, "epoch", 0);
   }
-  bytes += event_record(now + 2, 40, "val_loss", 0.75);
+  bytes += records::event_record(now + 2, 40, "val_loss", 0.75);
   append("new/events.out.tfevents.2.x", bytes.substr(0, bytes.size() / 2));
   files.read(to, now);
   append("new/events.out.tfevents.2.x", bytes.substr(bytes.size() / 2) + "damaged and not a record");
@@ -133,4 +133,4 @@ TEST_F(Followed, TryShowsReadersStepsAndWhatWasMissed) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -9,12 +9,12 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 struct Output {
-  std::vector<StepRecord> steps;
-  std::vector<ValidRecord> valid;
+  std::vector<records::StepRecord> steps;
+  std::vector<records::ValidRecord> valid;
   OutputSummary summary;
   std::map<std::string, int64_t> read_by;
 };
@@ -29,9 +29,9 @@ Output read(OutputOptions options, const std::vector<TimedLine>& lines) {
   OutputReader reader(options);
   Output out;
   const auto take = [&](double now) {
-    for (const Record& r : reader.take(now)) {
-      if (const auto* s = std::get_if<StepRecord>(&r)) out.steps.push_back(*s);
-      if (const auto* v = std::get_if<ValidRecord>(&r)) out.valid.push_back(*v);
+    for (const records::Record& r : reader.take(now)) {
+      if (const auto* s = std::get_if<records::StepRecord>(&r)) out.steps.push_back(*s);
+      if (const auto* v = std::get_if<records::ValidRecord>(&r)) out.valid.push_back(*v);
     }
   };
   for (const auto& [now, text] : lines) {
@@ -435,7 +435,7 @@ TEST(Readers, LyingLinesAreLeftOutOrContradicted) {
                                                                         {7, "s 8 -1 s loss 0.5"},
                                                                         {8, "\xff\xfe s 9 0.5 s loss 0.25"}});
   ASSERT_EQ(o.steps.size(), 4u);
-  for (const StepRecord& s : o.steps) EXPECT_GT(s.seconds, 0);
+  for (const records::StepRecord& s : o.steps) EXPECT_GT(s.seconds, 0);
   EXPECT_EQ(o.steps.back().step, 9);
   EXPECT_EQ(*o.summary.loss, 0.25);
   bool said = false;
@@ -460,4 +460,4 @@ TEST(Readers, LyingLinesAreLeftOutOrContradicted) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::logs

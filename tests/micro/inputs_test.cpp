@@ -19,7 +19,7 @@
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 RunSpec tiny(const std::string& amp) {
@@ -45,24 +45,24 @@ bool plain(DType t, float x) {
 class Ops {  // of one plan, over an arena initialised to NaN
  public:
   explicit Ops(const RunSpec& spec)
-      : plan(build_plan(spec, 0, cpu_workspace(1))),
+      : plan(nets::build_plan(spec, 0, cpu_workspace(1))),
         arena(plan.memory.arena, std::byte{0xff}),
         backend(plan, arena.data()) {
     omp_set_num_threads(1);  // workspace is for one thread
   }
-  void fill(const Op& op) {
-    fill_inputs(op, plan, [this](const View& v) { return backend.at(v); });
+  void fill(const plan::Op& op) {
+    fill_inputs(op, plan, [this](const plan::View& v) { return backend.at(v); });
   }
-  DType type(const View& v) const { return plan.buffers[v.buffer].dtype; }
-  std::vector<const Op*> distinct() const {  // distinct as in calibration
-    std::vector<const Op*> ops;
+  DType type(const plan::View& v) const { return plan.buffers[v.buffer].dtype; }
+  std::vector<const plan::Op*> distinct() const {  // distinct as in calibration
+    std::vector<const plan::Op*> ops;
     std::set<std::string> seen;
-    for (const Op& op : plan.ops)
-      if (op.kind != OpKind::fetch && seen.insert(name_of(op.kind) + case_shape(op)).second)
+    for (const plan::Op& op : plan.ops)
+      if (op.kind != plan::OpKind::fetch && seen.insert(plan::name_of(op.kind) + perf::case_shape(op)).second)
         ops.push_back(&op);
     return ops;
   }
-  const Plan plan;
+  const plan::Plan plan;
   std::vector<std::byte> arena;
   CpuBackend backend;
 };
@@ -70,8 +70,8 @@ class Ops {  // of one plan, over an arena initialised to NaN
 TEST(Inputs, AreFiniteNormalAndNothingButTheOperands) {
   for (const char* amp : {"none", "bf16", "fp16"}) {
     Ops ops(tiny(amp));
-    for (const Op* each : ops.distinct()) {
-      const Op& op = *each;
+    for (const plan::Op* each : ops.distinct()) {
+      const plan::Op& op = *each;
       SCOPED_TRACE(op.path + ", " + amp);
       std::fill(ops.arena.begin(), ops.arena.end(), std::byte{0xff});
       ops.fill(op);
@@ -97,7 +97,7 @@ TEST(Inputs, AreFiniteNormalAndNothingButTheOperands) {
 TEST(Inputs, AreScaledByWhatTheyMean) {
   for (const char* amp : {"none", "bf16"}) {
     Ops ops(tiny(amp));
-    const auto deviation = [&](const View& v) {
+    const auto deviation = [&](const plan::View& v) {
       double sum = 0;
       for (int64_t i = 0; i < v.count; ++i) {
         const double x = value(ops.type(v), ops.backend.at(v), i);
@@ -106,20 +106,20 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
       return std::sqrt(sum / static_cast<double>(v.count));
     };
     int checked = 0;
-    for (const Op* each : ops.distinct()) {
-      const Op& op = *each;
+    for (const plan::Op* each : ops.distinct()) {
+      const plan::Op& op = *each;
       SCOPED_TRACE(op.path + ", " + amp);
       ops.fill(op);
-      if (op.kind == OpKind::activation_backward) {
+      if (op.kind == plan::OpKind::activation_backward) {
         EXPECT_NEAR(deviation(op.reads[0]), 1, 0.1) << "activations";
         EXPECT_NEAR(deviation(op.reads[1]), 1e-3, 1e-4) << "gradients";
-      } else if (op.kind == OpKind::gemm && op.path.ends_with("/forward")) {
+      } else if (op.kind == plan::OpKind::gemm && op.path.ends_with("/forward")) {
         EXPECT_NEAR(deviation(op.reads[1]), 0.02, 0.002) << "weights";
-      } else if (op.kind == OpKind::attention) {
+      } else if (op.kind == plan::OpKind::attention) {
         ops.backend.launch(op, 0, 0);
-        const View& lse = op.writes[1];
-        const float want =
-            std::log(static_cast<float>(op.as<AttentionAttrs>().tk)) + 0.5f;  // input of the backward pass
+        const plan::View& lse = op.writes[1];
+        const float want = std::log(static_cast<float>(op.as<plan::AttentionAttrs>().tk)) +
+                           0.5f;  // input of the backward pass
         for (int64_t i = 0; i < lse.count; ++i)
           EXPECT_NEAR(value(DType::f32, ops.backend.at(lse), i), want, 1.5) << "probabilities";
       } else {
@@ -135,9 +135,9 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
 TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
   for (const char* amp : {"none", "bf16"}) {
     TimedStep step(tiny(amp), 1);
-    std::set<OpKind> kinds;
+    std::set<plan::OpKind> kinds;
     for (int i = 0; i < 30; ++i)
-      step.run([&](const Op& op, double seconds) {
+      step.run([&](const plan::Op& op, double seconds) {
         SCOPED_TRACE(op.path + ", " + amp + ", step " + std::to_string(i));
         EXPECT_GE(seconds, 0);
         kinds.insert(op.kind);
@@ -148,13 +148,13 @@ TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
                 << "element " << e << " is " << value(t, step.at(o.view), e);
         }
       });
-    EXPECT_TRUE(kinds.contains(OpKind::activation_backward) && kinds.contains(OpKind::adam));
+    EXPECT_TRUE(kinds.contains(plan::OpKind::activation_backward) && kinds.contains(plan::OpKind::adam));
   }
 }
 
 TEST(TimedStep, HasATimeForEachOpOfTheStep) {
   TimedStep step(tiny("bf16"), 1);  // begins with casts that steps do not repeat
-  for (const Op* op : step.distinct())
+  for (const plan::Op* op : step.distinct())
     for (int r = 0; r < TimedStep::kRepetitions; ++r)
       EXPECT_GT(step.seconds(step.name(*op), r), 0) << op->path;
 }
@@ -164,10 +164,10 @@ TEST(Inputs, IndicesAreWithinTheirTable) {
   spec.net.words()->depth = 1;
   spec.layout = {};
   int seen = 0;
-  const Plan plan = build_plan(spec, 0, {});
-  for (const Op& op : plan.ops)
+  const plan::Plan plan = nets::build_plan(spec, 0, {});
+  for (const plan::Op& op : plan.ops)
     for (const Operand& o : operands_of(op, plan)) {
-      if (plan.buffers[o.view.buffer].dtype != DType::i32 || op.kind == OpKind::fetch) continue;
+      if (plan.buffers[o.view.buffer].dtype != DType::i32 || op.kind == plan::OpKind::fetch) continue;
       ++seen;
       EXPECT_EQ(o.values.below, spec.net.words()->vocab_size) << op.path;
       std::vector<int32_t> indices(10'000);
@@ -185,15 +185,16 @@ TEST(Inputs, IndicesOfExpertsAreWithinTheirRows) {
   const RunSpec spec = load_run_spec(source_dir() + "/configs/models/moe-tiny.yaml",
                                      {"train.global_batch=2", "policy.micro_batch=2"});
   constexpr int64_t kTokens = 2 * 64, kCopies = 2 * kTokens, kExperts = 8;
-  const Plan plan = build_plan(spec, 0, {});
+  const plan::Plan plan = nets::build_plan(spec, 0, {});
   std::set<std::string_view> seen;
-  for (const Op& op : plan.ops)
+  for (const plan::Op& op : plan.ops)
     for (const Operand& o : operands_of(op, plan)) {
-      const auto role = std::find_if(op.reads.begin(), op.reads.end(), [&](const View& v) {
+      const auto role = std::find_if(op.reads.begin(), op.reads.end(), [&](const plan::View& v) {
         return v.buffer == o.view.buffer && v.offset == o.view.offset;
       });
       if (plan.buffers[o.view.buffer].dtype != DType::i32 || role == op.reads.end()) continue;
-      const std::string_view name = reads_of(op.kind)[static_cast<size_t>(role - op.reads.begin())].name;
+      const std::string_view name =
+          plan::reads_of(op.kind)[static_cast<size_t>(role - op.reads.begin())].name;
       std::vector<int32_t> indices(static_cast<size_t>(o.view.count));
       fill(o.values, DType::i32, o.view.count, 1, indices.data());
       const auto [least, most] = std::minmax_element(indices.begin(), indices.end());
@@ -212,4 +213,4 @@ TEST(Inputs, IndicesOfExpertsAreWithinTheirRows) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -9,7 +9,7 @@
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 TEST(ShapeCases, TimeEveryOpOfARankOnceUnderTheNameThatPredictionsAskFor) {
@@ -17,8 +17,9 @@ TEST(ShapeCases, TimeEveryOpOfARankOnceUnderTheNameThatPredictionsAskFor) {
   for (const int ranks : {1, 2}) {  // two ranks have halved shapes, and all-reduces, which are not timed
     const RunSpec spec = load_run_spec(source_dir() + "/configs/models/mlp-emulator.yaml",
                                        {"train.global_batch=128", "layout.dp=" + std::to_string(ranks)});
-    for (const Op& op : build_plan(spec, 0, {}).ops)
-      if (op.kind != OpKind::fetch && !is_collective(op.kind)) wanted.insert(case_name(op, "f32", 1));
+    for (const plan::Op& op : nets::build_plan(spec, 0, {}).ops)
+      if (op.kind != plan::OpKind::fetch && !plan::is_collective(op.kind))
+        wanted.insert(perf::case_name(op, "f32", 1));
     EXPECT_TRUE(register_shape_cases(spec, 1, known));
     EXPECT_FALSE(register_shape_cases(spec, 1, known));  // already known
     const nlohmann::json j = run_registered("shapes", false);
@@ -35,4 +36,4 @@ TEST(ShapeCases, TimeEveryOpOfARankOnceUnderTheNameThatPredictionsAskFor) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro

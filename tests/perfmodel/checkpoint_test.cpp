@@ -10,7 +10,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec gpt(int64_t dp, int64_t tp, int64_t pp) {
@@ -57,9 +57,9 @@ TEST(Checkpoint, IsPricedByWhatEachHostWritesWhateverZero) {
         s.policy.zero = zero;
         std::map<int64_t, double> written;  // by host
         for (int rank = 0; rank < s.layout.world(); ++rank) {
-          const Plan plan = build_plan(s, rank, {});
-          for (const Param& p : plan.params)
-            for (const Shard& shard : plan.shards)
+          const plan::Plan plan = nets::build_plan(s, rank, {});
+          for (const plan::Param& p : plan.params)
+            for (const plan::Shard& shard : plan.shards)
               if (p.writer)
                 written[rank / on_host] += static_cast<double>(
                     std::max<int64_t>(0, std::min(p.offset + p.count, shard.begin + shard.count) -
@@ -161,7 +161,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
       s.net.vit().embed_dim = width;
       s.net.vit().depth = depth;
       s.layout.dp = ranks;
-      const auto parameters = static_cast<double>(build_plan(s, 0, {}).parameter_count());
+      const auto parameters = static_cast<double>(nets::build_plan(s, 0, {}).parameter_count());
       runs.push_back(
           {.id = "run" + std::to_string(runs.size()),
            .spec = s,
@@ -205,4 +205,4 @@ TEST(Checkpoint, RunsWithoutAnyLeaveItsPricesAlone) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

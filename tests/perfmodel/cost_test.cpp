@@ -12,7 +12,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::vector<RunSpec> random_specs(int n, uint64_t seed) {
@@ -76,22 +76,22 @@ TEST(Replay, SpansKeepLaneOrderAndWaits) {
   s.policy.bucket_mb = 0.5;
   s.data.workers = 1;
   const Machine m = test::machine();
-  const Plan plan = build_plan(s, 0, {});
-  const Program program = link(plan, plan.train);
+  const plan::Plan plan = nets::build_plan(s, 0, {});
+  const plan::Program program = plan::link(plan, plan.train);
   const Replay r = simulate(s, plan, program, m.values(), test::conditions(s, m), 1e6);
   ASSERT_EQ(r.timeline.spans.size(), program.instrs.size());
-  std::vector<const Span*> by_instr(program.instrs.size(), nullptr);
-  for (const Span& span : r.timeline.spans) by_instr.at(span.instr) = &span;
-  std::array<int64_t, kLanes> lane_end{};
+  std::vector<const trace::Span*> by_instr(program.instrs.size(), nullptr);
+  for (const trace::Span& span : r.timeline.spans) by_instr.at(span.instr) = &span;
+  std::array<int64_t, plan::kLanes> lane_end{};
   int64_t beside = 0;  // collectives that end during compute
   for (size_t i = 0; i < by_instr.size(); ++i) {
     ASSERT_TRUE(by_instr[i]) << i;
-    const Span& span = *by_instr[i];
+    const trace::Span& span = *by_instr[i];
     EXPECT_LE(span.begin_ns, span.end_ns);
     EXPECT_GE(span.begin_ns, lane_end[static_cast<size_t>(span.lane)]);
     lane_end[static_cast<size_t>(span.lane)] = span.end_ns;
     for (int32_t w : program.instrs[i].waits) EXPECT_GE(span.begin_ns, by_instr[w]->end_ns);
-    if (span.lane == Lane::dp) ++beside;
+    if (span.lane == plan::Lane::dp) ++beside;
   }
   EXPECT_GT(beside, 2);
   EXPECT_LE(*std::max_element(lane_end.begin(), lane_end.end()), r.timeline.steps.at(0).end_ns);
@@ -148,12 +148,12 @@ TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
   for (const Amp amp : {Amp::none, Amp::bf16}) {
     RunSpec s = test::tiny();
     s.policy.amp = amp;
-    const Plan plan = build_plan(s, 0, {});
-    for (const Op& op : plan.ops) {
-      const bool backward = op.kind == OpKind::attention_backward;
-      if (op.kind != OpKind::attention && !backward) continue;
+    const plan::Plan plan = nets::build_plan(s, 0, {});
+    for (const plan::Op& op : plan.ops) {
+      const bool backward = op.kind == plan::OpKind::attention_backward;
+      if (op.kind != plan::OpKind::attention && !backward) continue;
       // q, k, v and o; backward q, k, v, o, its gradient and three results, beside the row sums
-      const auto& a = op.as<AttentionAttrs>();
+      const auto& a = op.as<plan::AttentionAttrs>();
       const auto rows = static_cast<double>(a.batch * a.tq * a.heads);
       const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(a.d);
       const Counts n = count_op(op, plan, 1, {.threads = 1, .cores = 2});
@@ -168,24 +168,24 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   const Conditions where = conditions_of(*m.accelerator, 1);
   const Counts rate = rates(m.values(), where);
-  const auto seconds_and_counts = [&](Amp amp, OpKind kind) {
+  const auto seconds_and_counts = [&](Amp amp, plan::OpKind kind) {
     RunSpec s = test::tiny();
     s.policy.amp = amp;
-    const Plan plan = build_plan(s, 0, {});
+    const plan::Plan plan = nets::build_plan(s, 0, {});
     Counts counts{};
     double seconds = 0;
-    for (const Op& op : plan.ops)
+    for (const plan::Op& op : plan.ops)
       if (op.kind == kind)
         seconds += op_seconds(shape_of(op, plan, where), rate, where, cache_share(m, 1), &counts);
     return std::pair(seconds, counts);
   };
   struct Prices {
-    OpKind kind;
+    plan::OpKind kind;
     Coef f32, tf32, bf16;
   };
   for (const auto& [kind, f32, tf32, bf16] :
-       {Prices{OpKind::attention, Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16},
-        Prices{OpKind::attention_backward, Coef::attention_backward_f32, Coef::attention_backward_tf32,
+       {Prices{plan::OpKind::attention, Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16},
+        Prices{plan::OpKind::attention_backward, Coef::attention_backward_f32, Coef::attention_backward_tf32,
                Coef::attention_backward_bf16}}) {
     const auto [slow, slow_counts] = seconds_and_counts(Amp::none, kind);
     const auto [middle, middle_counts] = seconds_and_counts(Amp::tf32, kind);
@@ -207,14 +207,14 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
 TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
   RunSpec s = test::tiny();
   s.layout.dp = 4;
-  const Plan plan = build_plan(s, 0, {});
+  const plan::Plan plan = nets::build_plan(s, 0, {});
   const auto wire = [&](const RunSpec& of, int64_t ranks_on_host) {
     return test::counted(of, test::machine(),
                          {.ranks_on_host = ranks_on_host, .threads = 1})[index_of(Coef::wire_host)];
   };
   double gradients = 0;
-  for (const Buffer& b : plan.buffers)
-    if (b.kind == BufferKind::grads) gradients += static_cast<double>(b.bytes());
+  for (const plan::Buffer& b : plan.buffers)
+    if (b.kind == plan::BufferKind::grads) gradients += static_cast<double>(b.bytes());
   const double metrics = 4.0 * static_cast<double>(plan.metrics.count);
   EXPECT_DOUBLE_EQ(wire(s, 4), 2 * 3.0 / 4 * (gradients + metrics));
   EXPECT_EQ(wire(test::tiny(), 1), 0);
@@ -281,7 +281,7 @@ TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
   for (const Coef c : {Coef::message_host, Coef::message_net}) m[c].value = 1e-6;
   m[Coef::wire_net].value = m[Coef::wire_host].value = 1e-12;  // the wire's time is negligible
   m[Coef::overlap_slowdown].value = m[Coef::lockstep].value = m[Coef::imbalance].value = 1e-12;
-  const auto cp = static_cast<size_t>(Lane::cp);
+  const auto cp = static_cast<size_t>(plan::Lane::cp);
   const auto exposed = [&](int64_t ranks_on_host) {
     m.identity.cores = ranks_on_host;  // no spare core
     const HostShare host{.ranks_on_host = ranks_on_host, .threads = 1};
@@ -296,7 +296,7 @@ TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
 // The parts of a graph are unequal; any rank may have the largest.
 TEST(Cost, OfACutGraphTheSlowestRankCounts) {
   for (const char* partition : {"bands", "metis"}) {
-    if (partition == std::string("metis") && !has_metis()) continue;
+    if (partition == std::string("metis") && !nets::has_metis()) continue;
     const RunSpec s = load_run_spec(
         source_dir() + "/configs/models/regional-gnn-tiny.yaml",
         {"layout.cp=3", "run.threads=1", "train.global_batch=4", std::string("net.partition=") + partition});
@@ -305,8 +305,8 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
     const double cache = cache_share(m, 3);
     double slowest = 0, fastest = 1e9;
     for (int rank = 0; rank < 3; ++rank) {
-      const Plan plan = build_plan(s, rank, {});
-      const double own = simulate(s, plan, link_step(s, plan, 1), m.values(), where, cache).step_s;
+      const plan::Plan plan = nets::build_plan(s, rank, {});
+      const double own = simulate(s, plan, nets::link_step(s, plan, 1), m.values(), where, cache).step_s;
       slowest = std::max(slowest, own), fastest = std::min(fastest, own);
     }
     EXPECT_GT(slowest, 1.01 * fastest) << "25 nodes over 3 ranks";
@@ -365,7 +365,7 @@ TEST(Cost, PartsAddUpToTheStep) {
       EXPECT_GE(t.counts[i], 0);
       priced += t.parts[i];
     }
-    for (size_t l = 0; l < kLanes; ++l) {
+    for (size_t l = 0; l < plan::kLanes; ++l) {
       EXPECT_LE(t.exposed[l], t.lanes[l] * (1 + 1e-12));
       exposed += t.exposed[l];
     }
@@ -486,4 +486,4 @@ TEST(Cost, RowsAreReadAtTheirOwnPrices) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

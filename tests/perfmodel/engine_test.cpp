@@ -21,40 +21,40 @@ namespace {
 
 const std::string kConfigs = source_dir() + "/configs/";
 
-const Library& library() {
-  static const Library l = load_library(kConfigs + "published");
+const perf::Library& library() {
+  static const perf::Library l = perf::load_library(kConfigs + "published");
   return l;
 }
 
 /// All rows but those of one campaign.
-Library without(const std::string& campaign) {
-  Library out = library();
-  for (PublishedTable& t : out)
-    std::erase_if(t.runs, [&](const PublishedRun& r) { return r.campaign == campaign; });
+perf::Library without(const std::string& campaign) {
+  perf::Library out = library();
+  for (perf::PublishedTable& t : out)
+    std::erase_if(t.runs, [&](const perf::PublishedRun& r) { return r.campaign == campaign; });
   return out;
 }
 
-const CampaignsOut& left_out() {
-  static const CampaignsOut out = leave_campaigns_out(kStepSeconds, library(), library());
+const perf::CampaignsOut& left_out() {
+  static const perf::CampaignsOut out = perf::leave_campaigns_out(perf::kStepSeconds, library(), library());
   return out;
 }
 
-const CampaignScore& of(const std::string& campaign) {
-  for (const CampaignScore& c : left_out().campaigns)
+const perf::CampaignScore& of(const std::string& campaign) {
+  for (const perf::CampaignScore& c : left_out().campaigns)
     if (c.campaign == campaign) return c;
   throw std::runtime_error("no campaign " + campaign);
 }
 
 TEST(Engines, EveryFileReadsAndEveryCampaignOfItHasRuns) {
-  ASSERT_GE(shipped_engines().size(), 8u);
+  ASSERT_GE(perf::shipped_engines().size(), 8u);
   std::map<std::string, size_t> rows, of_family;
-  for (const PublishedTable& t : library()) {
-    for (const PublishedRun& r : t.runs) {
+  for (const perf::PublishedTable& t : library()) {
+    for (const perf::PublishedRun& r : t.runs) {
       ++rows[r.campaign];
       if (r.runs_on) ++of_family[r.runs_on->family];
     }
   }
-  for (const ForeignEngine& e : shipped_engines()) {
+  for (const perf::ForeignEngine& e : perf::shipped_engines()) {
     size_t own = 0;
     for (const auto& [campaign, tuned] : e.campaigns) own += rows[campaign];
     // No table of torchtitan's runs is shipped: its family's are used.
@@ -73,7 +73,7 @@ TEST(Engines, BadFilesNameFileAndKey) {
     ASSERT_NE(at, std::string::npos) << what;
     write_atomically(folder / "bad.yaml", text.replace(at, what.size(), with));
     try {
-      load_engine(folder / "bad.yaml");
+      perf::load_engine(folder / "bad.yaml");
       FAIL() << with;
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find("bad.yaml"), std::string::npos) << e.what();
@@ -101,7 +101,7 @@ TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_LE(of("fms-fsdp").scores.mape, 0.12);
   EXPECT_LE(of("kwai-atc24").scores.mape, 0.12);
   EXPECT_LE(of("deepspeed-sc21").scores.mape, 0.3);
-  for (const CampaignScore& c : left_out().campaigns)
+  for (const perf::CampaignScore& c : left_out().campaigns)
     EXPECT_TRUE(c.scores.constant_mfu && *c.scores.constant_mfu > 0) << c.campaign;
   EXPECT_GE(left_out().least, 0.6);  // share of every campaign's rows inside their intervals
   EXPECT_GE(left_out().coverage, 0.75);
@@ -114,9 +114,9 @@ TEST(CampaignsOut, AreMissedByLittle) {
 // 15 to 20 % before the second stage was counted, which holds most where the ends have fewer layers, fp32
 // logits of losses that are not compiled, and what DeepSpeed's code keeps.
 TEST(CampaignsOut, PeaksOfTheirMemoryAreMissedByLittle) {
-  const CampaignsOut peaks = leave_campaigns_out(kPeakBytes, library(), library());
+  const perf::CampaignsOut peaks = perf::leave_campaigns_out(perf::kPeakBytes, library(), library());
   std::map<std::string, double> errors;
-  for (const CampaignScore& c : peaks.campaigns) errors[c.campaign] = c.scores.mape;
+  for (const perf::CampaignScore& c : peaks.campaigns) errors[c.campaign] = c.scores.mape;
   EXPECT_LE(errors.at("zero-bubble"), 0.11);
   EXPECT_LE(errors.at("torchtitan"), 0.09);
   EXPECT_LE(errors.at("simumax"), 0.08);
@@ -126,11 +126,12 @@ TEST(CampaignsOut, PeaksOfTheirMemoryAreMissedByLittle) {
 
 // Nothing of a left-out campaign reaches its own prediction.
 TEST(CampaignsOut, NothingOfThemReachesTheFit) {
-  Library spoiled = library();
-  for (PublishedTable& t : spoiled)
-    for (PublishedRun& r : t.runs)
+  perf::Library spoiled = library();
+  for (perf::PublishedTable& t : spoiled)
+    for (perf::PublishedRun& r : t.runs)
       if (r.campaign == "simumax") r.step_s *= 3;
-  for (const CampaignScore& c : leave_campaigns_out(kStepSeconds, spoiled, spoiled).campaigns) {
+  for (const perf::CampaignScore& c :
+       perf::leave_campaigns_out(perf::kStepSeconds, spoiled, spoiled).campaigns) {
     if (c.campaign != "simumax") continue;
     for (size_t i = 0; i < c.rows.size(); ++i) {
       EXPECT_NEAR(c.rows[i].predicted / of("simumax").rows[i].predicted, 1, 1e-12);
@@ -143,11 +144,11 @@ TEST(CampaignsOut, NothingOfThemReachesTheFit) {
 // must not follow the number of GPUs.
 TEST(CampaignsOut, MlperfsSlopeOverGpusIsRight) {
   std::map<double, std::vector<double>> by_gpus;
-  const PublishedTable t = read_published(kConfigs + "published/mlperf_gpt3.csv");
-  std::map<std::string, const PublishedRun*> runs;
-  for (const PublishedRun& r : t.runs) runs[r.id] = &r;
-  for (const ScoredRow& row : of("mlperf").rows) {
-    const PublishedRun& r = *runs.at(row.id);
+  const perf::PublishedTable t = perf::read_published(kConfigs + "published/mlperf_gpt3.csv");
+  std::map<std::string, const perf::PublishedRun*> runs;
+  for (const perf::PublishedRun& r : t.runs) runs[r.id] = &r;
+  for (const perf::ScoredRow& row : of("mlperf").rows) {
+    const perf::PublishedRun& r = *runs.at(row.id);
     if (r.micro_batch == 1 && r.pp == 8 && r.section.find("v3.1") != std::string::npos)
       by_gpus[r.gpus].push_back(row.error());
   }
@@ -160,26 +161,26 @@ TEST(CampaignsOut, MlperfsSlopeOverGpusIsRight) {
   EXPECT_NEAR(mean(by_gpus[10752]), mean(by_gpus[512]), 0.12);
 }
 
-PublishedRun asked(const std::string& config, const std::vector<std::string>& set, const Machine& m,
-                   const ChipSpec& chip, const Habits& habits) {
-  return run_of(load_run_spec(kConfigs + "models/" + config, set), m, chip, habits);
+perf::PublishedRun asked(const std::string& config, const std::vector<std::string>& set,
+                         const perf::Machine& m, const perf::ChipSpec& chip, const perf::Habits& habits) {
+  return perf::run_of(load_run_spec(kConfigs + "models/" + config, set), m, chip, habits);
 }
 
 // NERSC's ViT with D = 1536 on Perlmutter (github NERSC/dl4sci25-dl-at-scale, README: 51.3 samples/s on 4
 // GPUs, 72.4 on 16 with tp 4, 54.43 and 38.76 GiB), predicted without its runs.
 TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
-  const ForeignEngine& nersc = engine_named("nersc");
-  const EngineModel model(without("nersc-vit"), &nersc);
+  const perf::ForeignEngine& nersc = perf::engine_named("nersc");
+  const perf::EngineModel model(without("nersc-vit"), &nersc);
   EXPECT_EQ(model.own_rows(), 0u);
-  const Machine m = load_machine(kConfigs + "machines/perlmutter-80gb.yaml");
-  const ChipSpec chip = chip_of(m);
+  const perf::Machine m = perf::load_machine(kConfigs + "machines/perlmutter-80gb.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
   const std::vector<std::string> common = {"layout.dp=4", "train.global_batch=64", "policy.amp=fp16",
                                            "policy.micro_batch=16"};
   std::vector<std::string> sixteen = common;
   sixteen.push_back("layout.tp=4");
-  const EngineAnswer on_4 = model.predict(asked("vit-1536.yaml", common, m, chip, nersc.habits));
-  const EngineAnswer on_16 = model.predict(asked("vit-1536.yaml", sixteen, m, chip, nersc.habits));
-  const Estimated &four = on_4.step, &tp4 = on_16.step;
+  const perf::EngineAnswer on_4 = model.predict(asked("vit-1536.yaml", common, m, chip, nersc.habits));
+  const perf::EngineAnswer on_16 = model.predict(asked("vit-1536.yaml", sixteen, m, chip, nersc.habits));
+  const perf::Estimated &four = on_4.step, &tp4 = on_16.step;
   RecordProperty("samples_per_s_4", std::to_string(64 / four.value));
   RecordProperty("samples_per_s_16", std::to_string(64 / tp4.value));
   EXPECT_NEAR(64 / tp4.value / 72.4, 1, 0.15);
@@ -198,10 +199,10 @@ TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
 // activations do not depend on the number of ranks. torchtitan prints 82 GiB for Llama 3.1 8B on 8 H100, 77
 // compiled (its performance page: two samples a rank, selective recomputation of operators).
 TEST(EngineModel, FsdpHoldsItsSharesAndWhatTorchtitanPrints) {
-  const ForeignEngine& titan = engine_named("torchtitan");
-  const EngineModel model(library(), &titan);
-  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
-  const ChipSpec chip = chip_of(m);
+  const perf::ForeignEngine& titan = perf::engine_named("torchtitan");
+  const perf::EngineModel model(library(), &titan);
+  const perf::Machine m = perf::load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
   const auto bytes = [&](const std::string& net, int64_t ranks, int64_t each, const std::string& recompute) {
     const std::string dp = std::to_string(ranks);
     return model
@@ -234,31 +235,32 @@ TEST(EngineModel, FsdpHoldsItsSharesAndWhatTorchtitanPrints) {
 }
 
 TEST(EngineModel, MoreTunedIsFasterAndSurer) {
-  const ForeignEngine& nemo = engine_named("nemo");
-  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
-  const ChipSpec chip = chip_of(m);
-  const PublishedRun r = asked("llama3-70b.yaml",
-                               {"layout.dp=4", "layout.tp=4", "layout.pp=4", "train.global_batch=128",
-                                "policy.amp=bf16", "policy.micro_batch=1", "policy.sequence_parallel=true"},
-                               m, chip, nemo.habits);
+  const perf::ForeignEngine& nemo = perf::engine_named("nemo");
+  const perf::Machine m = perf::load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
+  const perf::PublishedRun r =
+      asked("llama3-70b.yaml",
+            {"layout.dp=4", "layout.tp=4", "layout.pp=4", "train.global_batch=128", "policy.amp=bf16",
+             "policy.micro_batch=1", "policy.sequence_parallel=true"},
+            m, chip, nemo.habits);
   double last = INFINITY;
   for (const double tuned : {0.0, 0.3, 0.6, 1.0}) {
-    const double s = EngineModel(library(), &nemo, tuned).predict(r).step.value;
+    const double s = perf::EngineModel(library(), &nemo, tuned).predict(r).step.value;
     EXPECT_LT(s, last) << tuned;
     last = s;
   }
-  const Estimated said = EngineModel(library(), &nemo, nemo.tuned.mean).predict(r).step;
-  const Estimated usual = EngineModel(library(), &nemo).predict(r).step;
+  const perf::Estimated said = perf::EngineModel(library(), &nemo, nemo.tuned.mean).predict(r).step;
+  const perf::Estimated usual = perf::EngineModel(library(), &nemo).predict(r).step;
   EXPECT_DOUBLE_EQ(said.value, usual.value);
   EXPECT_LE(std::log(said.upper / said.lower), std::log(usual.upper / usual.lower) * 1.05);
 }
 
 // Chances of one engine's layouts: they add up to 1, and a certainly slower layout has none.
 TEST(EngineModel, ChancesToBeTheFastest) {
-  const ForeignEngine& nemo = engine_named("nemo");
-  const EngineModel model(library(), &nemo);
-  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
-  const ChipSpec chip = chip_of(m);
+  const perf::ForeignEngine& nemo = perf::engine_named("nemo");
+  const perf::EngineModel model(library(), &nemo);
+  const perf::Machine m = perf::load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
   const auto run = [&](const char* tp, const char* dp, const char* recompute) {
     return asked("llama3-8b.yaml",
                  {std::string("layout.tp=") + tp, std::string("layout.dp=") + dp, "layout.pp=1",
@@ -266,33 +268,33 @@ TEST(EngineModel, ChancesToBeTheFastest) {
                   "policy.amp=bf16", "policy.zero=1", std::string("policy.recompute=") + recompute},
                  m, chip, nemo.habits);
   };
-  const EngineModel::Fastest two = model.fastest({run("2", "8", "none"), run("2", "8", "none")});
+  const perf::EngineModel::Fastest two = model.fastest({run("2", "8", "none"), run("2", "8", "none")});
   EXPECT_NEAR(two.chances[0] + two.chances[1], 1, 1e-9);
   EXPECT_LT(two.loss, 0.005);  // equal runs have equal errors
   // Full recomputation is a third more at any prices: nearly certain, though both times are uncertain.
-  const EngineModel::Fastest sure = model.fastest({run("2", "8", "none"), run("2", "8", "full")});
+  const perf::EngineModel::Fastest sure = model.fastest({run("2", "8", "none"), run("2", "8", "full")});
   EXPECT_GT(sure.chances[0], 0.9);
-  const Estimated a = model.predict(run("2", "8", "none")).step,
-                  b = model.predict(run("2", "8", "full")).step;
+  const perf::Estimated a = model.predict(run("2", "8", "none")).step,
+                        b = model.predict(run("2", "8", "full")).step;
   EXPECT_GT(a.upper, b.lower);  // their own intervals overlap
 }
 
 // A published row and its specification give the same counts.
 TEST(EngineModel, SpecificationsCountAsTheirRowsDo) {
-  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
-  const ChipSpec chip = chip_of(m);
+  const perf::Machine m = perf::load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
   size_t compared = 0;
-  for (const PublishedTable& t : library())
-    for (const PublishedRun& r : t.runs) {
+  for (const perf::PublishedTable& t : library())
+    for (const perf::PublishedRun& r : t.runs) {
       if (r.gpu->chip() != "h100" || ++compared % 29 != 0) continue;
       RunSpec spec;
       try {
-        spec = spec_of(r);
+        spec = perf::spec_of(r);
       } catch (const ConfigError&) {
         continue;  // not expressible by our plans
       }
-      const PublishedRun back = run_of(spec, m, chip, r.habits);
-      const StepCounts a = count_step(r), b = count_step(back);
+      const perf::PublishedRun back = perf::run_of(spec, m, chip, r.habits);
+      const perf::StepCounts a = perf::count_step(r), b = perf::count_step(back);
       EXPECT_NEAR(b.layers, a.layers, 1e-9) << r.id;
       EXPECT_NEAR(b.gemm_s / a.gemm_s, 1, 1e-9) << r.id;
       EXPECT_NEAR(b.tp_s, a.tp_s, 1e-9 * a.tp_s) << r.id;

@@ -16,7 +16,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec moe(const std::vector<std::string>& set) {
@@ -150,18 +150,18 @@ TEST(ExpertImbalance, OfAFitIsTakenWhereNothingIsSaid) {
 }
 
 TEST(ExpertImbalance, OfARunIsThatOfItsSteps) {
-  RunRecord r;
+  records::RunRecord r;
   r.spec = moe(kDivided);
   for (const double imbalance : {9.0, 9.0, 2.0, 3.0, 2.5}) {
-    StepRecord step;
+    records::StepRecord step;
     step.step = static_cast<int64_t>(r.steps.size()) + 1;
     step.imbalance = imbalance;
     r.steps.push_back(step);
   }
   EXPECT_EQ(measured_run(r, Statistic::median, {}).expert_imbalance, 2.5) << "two warm up";
-  for (StepRecord& s : r.steps) s.imbalance.reset();
+  for (records::StepRecord& s : r.steps) s.imbalance.reset();
   EXPECT_EQ(measured_run(r, Statistic::median, {}).expert_imbalance, 0);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

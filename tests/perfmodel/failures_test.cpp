@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Wall time until `work` seconds of work are checkpointed: a failure loses the work since the last checkpoint
@@ -67,4 +67,4 @@ TEST(Failures, TheIntervalIsTheBestOne) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Noisy runs of the demo sweep on a hidden machine, by the replay (not the fitted closed form).
@@ -38,12 +38,12 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
                     .peak_rss_bytes = 0,
                     .ops = {}};
     if (ops) {
-      const Plan plan = build_plan(s, 0, {});
+      const plan::Plan plan = nets::build_plan(s, 0, {});
       std::map<std::string, MeasuredOp> by_path;
-      for (const Span& span : r.timeline.spans) {
+      for (const trace::Span& span : r.timeline.spans) {
         MeasuredOp& op = by_path[plan.ops[span.op].path];
         op.path = plan.ops[span.op].path;
-        op.lane = name_of(span.lane);
+        op.lane = plan::name_of(span.lane);
         op.count += 10;
         op.seconds +=
             10e-9 * static_cast<double>(span.end_ns - span.begin_ns) * std::exp(noise * normal(random));
@@ -267,7 +267,7 @@ TEST(Fit, RefusesToFitNothing) {
 TEST(Fit, LearnsTheConstantOfTheProcess) {
   std::mt19937_64 random(4);
   auto runs = runs_on(test::machine(), 0.02, random);
-  for (MeasuredRun& r : runs) r.peak_rss_bytes = build_plan(r.spec, 0, {}).memory.total() + 87654321;
+  for (MeasuredRun& r : runs) r.peak_rss_bytes = nets::build_plan(r.spec, 0, {}).memory.total() + 87654321;
   EXPECT_NEAR(fit(runs, test::machine(), {})[Coef::process].value, 87654321, 1);
 }
 
@@ -410,4 +410,4 @@ TEST(HeldOut, IsDisjointCompleteRepeatableAndBalanced) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -9,7 +9,7 @@
 #include "perfmodel/ask/ties.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 TEST(Fits, TheEndsOfAnIntervalAreTenAndNinetyPercent) {
@@ -94,4 +94,4 @@ TEST(Ties, OneThatIsFarFasterHasNone) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

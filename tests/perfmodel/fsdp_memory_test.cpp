@@ -11,7 +11,7 @@
 #include "perfmodel/score/published/published_spec.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct Net {
@@ -115,4 +115,4 @@ TEST(FsdpMemory, IsWhatPredictSays) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

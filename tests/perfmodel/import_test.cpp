@@ -11,7 +11,7 @@
 #include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -103,7 +103,7 @@ TEST(Import, ParametersOfWellKnownModels) {
   const auto parameters = [&](const char* name) {
     RunSpec s = load_run_spec(
         dir + name, {"layout.tp=1", "layout.pp=1", "layout.dp=1", "policy.sequence_parallel=false"});
-    return build_plan(s, 0, {}).parameter_count();
+    return nets::build_plan(s, 0, {}).parameter_count();
   };
   EXPECT_EQ(parameters("llama3-8b.yaml"), 8'030'261'248);    // as Meta's checkpoint
   EXPECT_EQ(parameters("llama3-70b.yaml"), 70'553'706'496);  // likewise
@@ -112,4 +112,4 @@ TEST(Import, ParametersOfWellKnownModels) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "perfmodel/score/published/published_spec.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 PublishedRun row_of(const std::string& cells) {
@@ -103,4 +103,4 @@ TEST(NetCounts, WorkOfExpertsIsThatOfTheTokensThatChooseThem) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

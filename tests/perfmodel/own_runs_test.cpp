@@ -26,23 +26,24 @@ namespace {
 
 const std::string kPublished = source_dir() + "/configs/published/";
 
-const Library& tables() {
-  static const Library l = load_library(kPublished);
+const perf::Library& tables() {
+  static const perf::Library l = perf::load_library(kPublished);
   return l;
 }
 
-Library tables_without(const std::string& campaign) {
-  Library out = tables();
-  for (PublishedTable& t : out)
-    std::erase_if(t.runs, [&](const PublishedRun& r) { return r.campaign == campaign; });
+perf::Library tables_without(const std::string& campaign) {
+  perf::Library out = tables();
+  for (perf::PublishedTable& t : out)
+    std::erase_if(t.runs, [&](const perf::PublishedRun& r) { return r.campaign == campaign; });
   return out;
 }
 
 TEST(ShippedFiles, AMissingFolderIsNoEmptyList) {
-  EXPECT_EQ(files_in(source_dir() + "/configs/engines", ".yaml").size(), shipped_engines().size());
+  EXPECT_EQ(perf::files_in(source_dir() + "/configs/engines", ".yaml").size(),
+            perf::shipped_engines().size());
   for (const char* folder : {"nowhere", "configs/engines"}) {  // the second holds no table
     try {
-      files_in(source_dir() + "/" + folder, ".csv");
+      perf::files_in(source_dir() + "/" + folder, ".csv");
       FAIL() << folder;
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(folder), std::string::npos) << e.what();
@@ -56,9 +57,9 @@ TEST(OwnRuns, ThreeOfAnUnseenCampaignTellOfTheOthers) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  EngineModel model(tables_without("zero-bubble"), &engine_named("megatron"));
-  std::vector<PublishedRun> rows = read_published(kPublished + "zero_bubble_pp.csv").runs;
-  for (PublishedRun& r : rows) as_asked(r);
+  perf::EngineModel model(tables_without("zero-bubble"), &perf::engine_named("megatron"));
+  std::vector<perf::PublishedRun> rows = perf::read_published(kPublished + "zero_bubble_pp.csv").runs;
+  for (perf::PublishedRun& r : rows) perf::as_asked(r);
   const auto error = [&](size_t from) {
     double sum = 0;
     for (size_t i = from; i < rows.size(); ++i)
@@ -80,29 +81,29 @@ TEST(OwnRuns, ThreeOfAnUnseenCampaignTellOfTheOthers) {
 
 // A prediction of the one run given: the measurement outweighs all prior belief.
 TEST(OwnRuns, OneRunSettlesItsOwnQuestion) {
-  const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
-  const ChipSpec chip = chip_of(m);
-  EngineModel model(tables_without("zero-bubble"), &engine_named("megatron"));
+  const perf::Machine m = perf::load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
+  perf::EngineModel model(tables_without("zero-bubble"), &perf::engine_named("megatron"));
   size_t asked = 0;
-  for (PublishedRun r : read_published(kPublished + "zero_bubble_pp.csv").runs) {
-    if (r.schedule != Schedule::one_f_one_b) continue;
+  for (perf::PublishedRun r : perf::read_published(kPublished + "zero_bubble_pp.csv").runs) {
+    if (r.schedule != perf::Schedule::one_f_one_b) continue;
     RunSpec spec;
     try {
-      spec = spec_of(r);
+      spec = perf::spec_of(r);
     } catch (const ConfigError&) {
       continue;  // not expressible by our plans
     }
-    PublishedRun question = run_of(spec, m, chip, r.habits);
+    perf::PublishedRun question = perf::run_of(spec, m, chip, r.habits);
     // Facts that our configurations do not have
     question.short_end_stages = r.short_end_stages;
     question.stages_together = r.stages_together;
     question.attention = r.attention;
     r.gpu = &chip;
-    as_asked(r);
+    perf::as_asked(r);
     model.learn({});
-    const Estimated before = model.predict(question).step;
+    const perf::Estimated before = model.predict(question).step;
     model.learn({r});
-    const Estimated after = model.predict(question).step;
+    const perf::Estimated after = model.predict(question).step;
     const double off = std::abs(std::log(after.value / r.step_s));
     EXPECT_LT(off, 0.5 * std::abs(std::log(before.value / r.step_s)) + 0.03) << r.id;
     EXPECT_LT(after.upper / after.lower, 1.001 * before.upper / before.lower) << r.id;
@@ -114,20 +115,20 @@ TEST(OwnRuns, OneRunSettlesItsOwnQuestion) {
 
 TEST(OwnRuns, TheFileHoldsTheRowsAndItsMachine) {
   const Folder folder;
-  const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
-  const ChipSpec chip = chip_of(m);
+  const perf::Machine m = perf::load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
+  const perf::ChipSpec chip = perf::chip_of(m);
   const std::string head =
       "arch,layers,hidden,heads,seq_len,gpus,tp,pp,micro_batch,global_batch,step_time_s\n";
   const auto keep = [&](const std::string& rows) {
     write_atomically(folder / "mine.csv", head + rows);
-    save_own_runs(own_runs(read_file(folder / "mine.csv"), "mine.csv", "megatron", 0.5, m),
-                  folder / "fit.json");
-    return load_own_runs(folder / "fit.json", m);
+    perf::save_own_runs(perf::own_runs(read_file(folder / "mine.csv"), "mine.csv", "megatron", 0.5, m),
+                        folder / "fit.json");
+    return perf::load_own_runs(folder / "fit.json", m);
   };
-  const OwnRuns own = keep("gpt,30,4096,32,1024,8,1,2,3,96,3.5\n");
+  const perf::OwnRuns own = keep("gpt,30,4096,32,1024,8,1,2,3,96,3.5\n");
   EXPECT_EQ(own.engine, "megatron");
   EXPECT_EQ(own.tuned, 0.5);
-  const std::vector<PublishedRun> runs = runs_of(own, m, chip);
+  const std::vector<perf::PublishedRun> runs = perf::runs_of(own, m, chip);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].dp, 4);
   EXPECT_EQ(runs[0].step_s, 3.5);
@@ -140,12 +141,12 @@ TEST(OwnRuns, TheFileHoldsTheRowsAndItsMachine) {
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
     }
   };
-  const Machine other = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
-  refused([&] { load_own_runs(folder / "fit.json", other); }, "machine");
-  refused([&] { load_own_runs(folder / "mine.csv", m); }, "mine.csv");
-  refused([&] { runs_of(keep("gpt,30,4096,32,1024,8,3,2,3,96,3.5\n"), m, chip); }, "line 2");
-  refused([&] { runs_of(keep("gpt,30,4096,32,1024,8,1,2,,96,3.5\n"), m, chip); }, "micro_batch");
-  refused([&] { runs_of(keep(""), m, chip); }, "mine.csv");
+  const perf::Machine other = perf::load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  refused([&] { perf::load_own_runs(folder / "fit.json", other); }, "machine");
+  refused([&] { perf::load_own_runs(folder / "mine.csv", m); }, "mine.csv");
+  refused([&] { perf::runs_of(keep("gpt,30,4096,32,1024,8,3,2,3,96,3.5\n"), m, chip); }, "line 2");
+  refused([&] { perf::runs_of(keep("gpt,30,4096,32,1024,8,1,2,,96,3.5\n"), m, chip); }, "micro_batch");
+  refused([&] { perf::runs_of(keep(""), m, chip); }, "mine.csv");
 }
 
 // Cells of complete rows are blanked: the true run is among the candidates, and the interval over all is
@@ -154,37 +155,38 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const EngineModel model(tables_without("aleph-layouts"), nullptr);
-  std::vector<std::unique_ptr<Sample>> owned;
-  Samples others;
-  for (const PublishedTable& t : tables())
-    for (const PublishedRun& r : t.runs)
+  const perf::EngineModel model(tables_without("aleph-layouts"), nullptr);
+  std::vector<std::unique_ptr<perf::Sample>> owned;
+  perf::Samples others;
+  for (const perf::PublishedTable& t : tables())
+    for (const perf::PublishedRun& r : t.runs)
       if (r.campaign != "aleph-layouts" && owned.size() % 7 == 0) {
-        owned.push_back(std::make_unique<Sample>(sample_of(r)));
+        owned.push_back(std::make_unique<perf::Sample>(perf::sample_of(r)));
         others.push_back(owned.back().get());
       } else {
         owned.push_back(nullptr);
       }
-  const Choices choices(others);
+  const perf::Choices choices(others);
   const CsvTable csv = read_csv(kPublished + "aleph_alpha_layouts.csv");
   size_t inside = 0, rows = 0;
   double wider = 0;
   for (int i = 0; i < 12; ++i) {
     const CsvRow& row = csv.rows[random() % csv.rows.size()];
-    const PublishedRun was = run_from(row, "t");
-    const OpenRun open =
-        open_run(row.with({{"micro_batch", ""}, {"tp", ""}, {"pp", ""}, {"dp", ""}}), "t", nullptr);
+    const perf::PublishedRun was = perf::run_from(row, "t");
+    const perf::OpenRun open =
+        perf::open_run(row.with({{"micro_batch", ""}, {"tp", ""}, {"pp", ""}, {"dp", ""}}), "t", nullptr);
     EXPECT_EQ(open.missing.size(), 3u);
     const std::vector<double> w = choices.layouts(open);
     EXPECT_NEAR(std::accumulate(w.begin(), w.end(), 0.0), 1, 1e-9);
-    EXPECT_TRUE(std::any_of(open.candidates.begin(), open.candidates.end(), [&](const PublishedRun& r) {
+    EXPECT_TRUE(std::any_of(open.candidates.begin(), open.candidates.end(), [&](const perf::PublishedRun& r) {
       return r.specification() == was.specification();
     })) << was.id;
-    const Estimated e = over_readings(choices.readings(open, false), [&](const PublishedRun& r) {
-                          const Estimated s = model.predict(r).step;
-                          return Estimated{s.value / r.step_s, s.lower / r.step_s, s.upper / r.step_s};
-                        }).of;
-    const Estimated exact = model.predict(was).step;
+    const perf::Estimated e =
+        perf::over_readings(choices.readings(open, false), [&](const perf::PublishedRun& r) {
+          const perf::Estimated s = model.predict(r).step;
+          return perf::Estimated{s.value / r.step_s, s.lower / r.step_s, s.upper / r.step_s};
+        }).of;
+    const perf::Estimated exact = model.predict(was).step;
     wider += std::log(e.upper / e.lower) / std::log(exact.upper / exact.lower) / 12;
     inside += e.lower <= 1 && 1 <= e.upper ? 1 : 0;
     ++rows;
@@ -196,7 +198,7 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
 // Rows without a net, GPUs or time, or without a model, are refused; open inputs are not.
 TEST(OpenRuns, ShippedTablesRefuseNothingForWhatIsOpen) {
   size_t open = 0;
-  for (const PublishedTable& t : tables()) {
+  for (const perf::PublishedTable& t : tables()) {
     open += t.open.size();
     for (const auto& [why, rows] : t.refused)
       for (const char* word :
@@ -205,8 +207,10 @@ TEST(OpenRuns, ShippedTablesRefuseNothingForWhatIsOpen) {
   }
   EXPECT_GE(open, 70u);
   const std::string head = "arch,model_name,gpus,gpu_type,tokens_per_s_per_gpu\n";
-  const auto read = [&](const std::string& row) { return published_from(parse_csv(head + row, "t.csv")); };
-  const PublishedTable known = read("llama,Llama-2-7B,64,H100,9000\n");
+  const auto read = [&](const std::string& row) {
+    return perf::published_from(parse_csv(head + row, "t.csv"));
+  };
+  const perf::PublishedTable known = read("llama,Llama-2-7B,64,H100,9000\n");
   ASSERT_EQ(known.open.size(), 1u);
   EXPECT_EQ(known.open[0].candidates[0].layers, 32);
   EXPECT_EQ(read("llama,nobody's,64,H100,9000\n").refused_rows(), 1);
@@ -215,12 +219,12 @@ TEST(OpenRuns, ShippedTablesRefuseNothingForWhatIsOpen) {
 }
 
 TEST(CampaignsOut, AFewRowsOfThemTellOfTheRest) {
-  const CampaignsOut none = leave_campaigns_out(kStepSeconds, tables(), tables());
-  const CampaignsOut ten = leave_campaigns_out(kStepSeconds, tables(), tables(), 10);
+  const perf::CampaignsOut none = perf::leave_campaigns_out(perf::kStepSeconds, tables(), tables());
+  const perf::CampaignsOut ten = perf::leave_campaigns_out(perf::kStepSeconds, tables(), tables(), 10);
   EXPECT_LT(ten.median_mape, 0.085);
   EXPECT_LT(ten.width, none.width);
   EXPECT_GE(ten.campaigns.size(), 8u);
-  for (const CampaignScore& c : ten.campaigns) EXPECT_NE(c.campaign, "misc-small") << "has nine rows";
+  for (const perf::CampaignScore& c : ten.campaigns) EXPECT_NE(c.campaign, "misc-small") << "has nine rows";
 }
 
 }  // namespace

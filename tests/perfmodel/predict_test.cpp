@@ -8,7 +8,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 TEST(Predict, TermsAddUpAndTheIntervalHoldsTheNumber) {
@@ -27,7 +27,7 @@ TEST(Predict, TermsAddUpAndTheIntervalHoldsTheNumber) {
     int64_t memory = 0;
     for (const auto& [name, bytes] : p.memory) memory += bytes;
     EXPECT_EQ(memory, p.memory_total);
-    EXPECT_EQ(memory, build_plan(s, 0, {}).memory.total() +
+    EXPECT_EQ(memory, nets::build_plan(s, 0, {}).memory.total() +
                           static_cast<int64_t>(test::machine()[Coef::process].value));
   }
 }
@@ -158,4 +158,4 @@ TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

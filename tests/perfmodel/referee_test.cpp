@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using Split = JudgeOptions::Split;
@@ -164,4 +164,4 @@ TEST(Scoreboard, Collectives) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

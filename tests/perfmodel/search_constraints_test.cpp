@@ -7,7 +7,7 @@
 #include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec llama(int64_t gpus, const std::string& batch) {
@@ -143,4 +143,4 @@ TEST(SearchConstraints, AreReadToTheirEnd) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
@@ -50,7 +50,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
         divided += c.layout.ep > 1;
         zero_bubble += c.layout.schedule == PipelineSchedule::zb_h1;
         const RunSpec run = with_layout(spec, c.layout);
-        EXPECT_NO_THROW(check_layout(run))
+        EXPECT_NO_THROW(nets::check_layout(run))
             << model << " " << text_of(c.layout) << ", gradients " << name_of(spec.policy.main_grads_dtype);
       }
   }
@@ -60,4 +60,4 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

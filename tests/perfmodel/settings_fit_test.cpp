@@ -12,7 +12,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/referee/holdout.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct Law {
@@ -139,4 +139,4 @@ TEST(SettingsFit, SuggestionsFindTheBest) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

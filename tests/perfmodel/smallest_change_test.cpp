@@ -8,7 +8,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec gpt(int64_t dp) {
@@ -98,4 +98,4 @@ TEST(SmallestChange, OnCoresIsConfirmedByThePlacedPlans) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -11,7 +11,7 @@
 #include "perfmodel/referee/rehearse.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using test::machine;
@@ -266,4 +266,4 @@ TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

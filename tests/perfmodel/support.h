@@ -28,13 +28,13 @@ peaks:
   bf16: {value: 2.0e11, unit: FLOP/s per core, provenance: [spec]}
   memory: {value: 3.0e10, unit: B/s, provenance: [spec]}
 )";
-inline Machine machine() {
-  return parse_machine(kSpecSheet, "spec.yaml");
+inline perf::Machine machine() {
+  return perf::parse_machine(kSpecSheet, "spec.yaml");
 }
 
 // One of the shipped machines
-inline Machine cluster(const std::string& name = "dgx-a100") {
-  return load_machine(source_dir() + "/configs/machines/" + name + ".yaml");
+inline perf::Machine cluster(const std::string& name = "dgx-a100") {
+  return perf::load_machine(source_dir() + "/configs/machines/" + name + ".yaml");
 }
 
 template <class T>
@@ -76,9 +76,9 @@ inline std::vector<RunSpec> sweep() {
 }
 
 /// A hidden truth: the machine with every coefficient off by a random factor.
-inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
+inline perf::Machine perturbed(perf::Machine m, double log_sigma, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
-  for (size_t i = 0; i < kCoefs; ++i) {
+  for (size_t i = 0; i < perf::kCoefs; ++i) {
     const double v =
         std::max(m.coefficients[i].value * std::exp(log_sigma * normal(random)), 1.02 * m.floor_of(i));
     m.coefficients[i].value = v;
@@ -86,7 +86,7 @@ inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
   return m;
 }
 
-inline Conditions conditions(const RunSpec& s, const Machine& m) {
+inline perf::Conditions conditions(const RunSpec& s, const perf::Machine& m) {
   return {
       .ranks = s.layout.world(),
       .stages = s.layout.pp,
@@ -96,38 +96,38 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
       .cores = m.identity.cores};
 }
 
-inline HostShare host_of(const RunSpec& s, const Machine& m) {
-  const Conditions w = conditions(s, m);
+inline perf::HostShare host_of(const RunSpec& s, const perf::Machine& m) {
+  const perf::Conditions w = conditions(s, m);
   return {.ranks_on_host = w.ranks_on_host, .threads = w.threads};
 }
 
 /// By the closed form
-inline LayoutCost cost(const RunSpec& s, const Machine& m, const HostShare& host) {
-  LayoutModel model(s, m, host);
-  return model.time(layout_of(s));
+inline perf::LayoutCost cost(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
+  perf::LayoutModel model(s, m, host);
+  return model.time(perf::layout_of(s));
 }
-inline double closed(const RunSpec& s, const Machine& m, const HostShare& host) {
+inline double closed(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
   return cost(s, m, host).seconds;
 }
-inline double closed(const RunSpec& s, const Machine& m) {
+inline double closed(const RunSpec& s, const perf::Machine& m) {
   return closed(s, m, host_of(s, m));
 }
 
-inline Replay replay(const RunSpec& s, const Machine& m, const HostShare& host) {
-  const Conditions where = conditions_of(s, m, host);
-  return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
-                  cache_of_rank(m, where.ranks_on_host));
+inline perf::Replay replay(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
+  const perf::Conditions where = perf::conditions_of(s, m, host);
+  return perf::simulate(s, perf::stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
+                        perf::cache_of_rank(m, where.ranks_on_host));
 }
-inline Replay replay(const RunSpec& s, const Machine& m) {
+inline perf::Replay replay(const RunSpec& s, const perf::Machine& m) {
   return replay(s, m, host_of(s, m));
 }
 /// Counts of the busiest rank's step
-inline Counts counted(const RunSpec& s, const Machine& m, const HostShare& host) {
+inline perf::Counts counted(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
   return replay(s, m, host).busiest.counts;
 }
 /// Least seconds by the machine's peaks
-inline double ceiling(const RunSpec& s, const Machine& m, const HostShare& host) {
-  return ceiling_of(stages_of(s, {}), m, conditions_of(s, m, host));
+inline double ceiling(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
+  return perf::ceiling_of(perf::stages_of(s, {}), m, perf::conditions_of(s, m, host));
 }
 
 }  // namespace isobar::test

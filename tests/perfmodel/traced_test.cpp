@@ -15,7 +15,7 @@
 #include "perfmodel/step/simulate.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec recorded_net(const std::string& name, std::vector<std::string> more, int64_t micro_batch = 64) {
@@ -28,7 +28,7 @@ RunSpec recorded_net(const std::string& name, std::vector<std::string> more, int
 double replay_of_recorded(const RunSpec& s, const Machine& given) {
   const Machine m = machine_of(s, given);
   const Conditions where = conditions_of(s, m);
-  return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
+  return simulate(s, stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
       .step_s;
 }
@@ -113,15 +113,15 @@ TEST(PyTorchEngine, StepsAreThoseOfTheCards) {
 // ones.
 TEST(PyTorchEngine, NarrowGroupsUseCoresLittle) {
   const Machine m = test::cluster("example-2core");
-  const auto rate = [&](OpKind kind, double channels) {
-    OpShape s{.kind = kind, .price = PriceClass::product, .dtype = DType::f32};
+  const auto rate = [&](plan::OpKind kind, double channels) {
+    OpShape s{.kind = kind, .price = plan::PriceClass::product, .dtype = DType::f32};
     s.work.flops = 1e10;
     s.m = 1e4, s.n = channels, s.k = 9 * channels, s.batch = 512 / channels;
     return s.work.flops / op_seconds(s, m.values(), {.threads = 1}, 1e9, nullptr);
   };
-  const double whole = rate(OpKind::gemm, 16);
-  EXPECT_NEAR(rate(OpKind::grouped_gemm, 16) / whole, 0.53, 0.06);
-  EXPECT_NEAR(rate(OpKind::grouped_gemm, 64) / whole, 0.9, 0.1);
+  const double whole = rate(plan::OpKind::gemm, 16);
+  EXPECT_NEAR(rate(plan::OpKind::grouped_gemm, 16) / whole, 0.53, 0.06);
+  EXPECT_NEAR(rate(plan::OpKind::grouped_gemm, 64) / whole, 0.9, 0.1);
 }
 
 TEST(PyTorchEngine, FitsAreOfItsRunsAlone) {
@@ -138,4 +138,4 @@ TEST(PyTorchEngine, FitsAreOfItsRunsAlone) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include "support.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec gpt() {
@@ -33,11 +33,11 @@ TEST(Utilization, ModelFlopsAreNarayanansWithoutRecomputationWhateverThePolicy) 
   RunSpec s = gpt();
   const double B = 16, l = 16, h = 4096, t = 2048, V = 51200;
   const double narayanan = 72 * B * t * l * h * h * (1 + t / (6 * h) + V / (12 * l * h));  // 96 with full
-  const double counted = model_flops(s);
+  const double counted = nets::model_flops(s);
   EXPECT_NEAR(counted / narayanan, 1, 1e-3);
   s.policy.recompute = Recompute::full;
   s.layout = {.dp = 2, .tp = 2, .pp = 2};
-  EXPECT_DOUBLE_EQ(model_flops(s), counted);
+  EXPECT_DOUBLE_EQ(nets::model_flops(s), counted);
 }
 
 TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
@@ -46,7 +46,7 @@ TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
   const Prediction plain = predict(s, m, {});
   s.policy.recompute = Recompute::full;
   const Prediction full = predict(s, m, {});
-  const double model = model_flops(s);
+  const double model = nets::model_flops(s);
   EXPECT_NEAR(plain.hardware_flops / model, 1, 0.01);
   // A block's forward pass is repeated without its unused last product: per token and block 24 h^2 + 4 t h
   // FLOPs, of which 8 h^2 are that product.
@@ -70,9 +70,9 @@ TEST(Utilization, OnCoresThePeakIsThatOfTheCoresThatARankCanUse) {
   s.run.threads = 3;
   const Prediction p = predict(s, m, {});
   EXPECT_NEAR(rates_of(p, s, m).hfu, p.hardware_flops / p.step_s / 2 / (3 * m.peaks.at("f32").value), 1e-12);
-  EXPECT_NEAR(p.hardware_flops / model_flops(s), 1, 0.2);  // flash attention recomputes its weights
+  EXPECT_NEAR(p.hardware_flops / nets::model_flops(s), 1, 0.2);  // flash attention recomputes its weights
   EXPECT_LT(rates_of(p, s, m).hfu, 1);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "model/plan/link.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 // One rank's plan: a list of ops on buffers of one routine, invoked once for each micro-batch.
@@ -276,4 +276,4 @@ TEST(Work, OfACopyIsWhatItMovesNotWhatItsViewsSpan) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -7,14 +7,14 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 const char* const kKinds[] = {"allgather", "ring", "ulysses"};
 
 std::vector<Plan> plans_of(const RunSpec& spec) {
   std::vector<Plan> plans;
-  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(nets::build_plan(spec, r, odd_workspace));
   return plans;
 }
 
@@ -79,9 +79,9 @@ TEST(ContextParallel, KindsShareOutTheSameWork) {
 TEST(ContextParallel, UlyssesNeedsHeadsForEveryRank) {
   for (const auto& [cp, tp, mend] : {std::tuple{"3", "1", "2 and 4"}, std::tuple{"4", "2", "is 2"}}) {
     try {
-      build_plan(spec_of("vit-tiny", {"policy.cp_kind=ulysses", std::string("layout.cp=") + cp,
-                                      std::string("layout.tp=") + tp}),
-                 0, no_workspace);
+      nets::build_plan(spec_of("vit-tiny", {"policy.cp_kind=ulysses", std::string("layout.cp=") + cp,
+                                            std::string("layout.tp=") + tp}),
+                       0, no_workspace);
       ADD_FAILURE() << "was planned";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find("'layout.cp'"), std::string::npos) << e.what();
@@ -120,7 +120,7 @@ TEST(ContextParallel, CausalWorkIsSharedOutEvenly) {
 TEST(ContextParallel, ARingRefusesWhatItCannotCut) {
   const auto says = [](const std::string& setting, const std::string& what) {
     try {
-      build_plan(spec_of("llama-tiny", {setting, "policy.cp_kind=ring", "layout.cp=4"}), 0, {});
+      nets::build_plan(spec_of("llama-tiny", {setting, "policy.cp_kind=ring", "layout.cp=4"}), 0, {});
       ADD_FAILURE() << what << " is accepted";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
@@ -131,4 +131,4 @@ TEST(ContextParallel, ARingRefusesWhatItCannotCut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -13,7 +13,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 double heaviest(const std::vector<double>& weights, const std::vector<int32_t>& begins) {
@@ -45,7 +45,7 @@ TEST(Cuts, OfUnequalWeightsLeaveTheHeaviestStageAsLightAsCanBe) {
     std::vector<double> weights(1 + random() % 9);
     for (double& w : weights) w = 1 + random() % 20;
     const size_t stages = 1 + random() % weights.size();
-    const std::vector<int32_t> begins = balanced(weights, static_cast<int64_t>(stages));
+    const std::vector<int32_t> begins = nets::balanced(weights, static_cast<int64_t>(stages));
     ASSERT_EQ(begins.size(), stages);
     EXPECT_EQ(begins[0], 0);
     EXPECT_TRUE(std::adjacent_find(begins.begin(), begins.end(), std::greater_equal<>()) == begins.end());
@@ -56,18 +56,18 @@ TEST(Cuts, OfUnequalWeightsLeaveTheHeaviestStageAsLightAsCanBe) {
 TEST(Cuts, OfEqualPartsAreEvenAndTheRestGoesToTheMiddle) {
   VitSpec vit;
   vit.depth = 11;  // parts 1 to 11 between the ends 0 and 12
-  EXPECT_EQ(cuts_of(vit, 1), (std::vector<int32_t>{0, 13}));
-  EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 3, 6, 9, 13}));
+  EXPECT_EQ(nets::cuts_of(vit, 1), (std::vector<int32_t>{0, 13}));
+  EXPECT_EQ(nets::cuts_of(vit, 4), (std::vector<int32_t>{0, 3, 6, 9, 13}));
   vit.depth = 4;
-  EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 2, 3, 4, 6}));
+  EXPECT_EQ(nets::cuts_of(vit, 4), (std::vector<int32_t>{0, 2, 3, 4, 6}));
 }
 
 TEST(Cuts, GivenOnesAreTakenAndChecked) {
   const auto refusal = [](const std::string& stages, const std::string& pp = "2") {
     try {
-      build_plan(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml",
-                               {"net.depth=6", "layout.stages=" + stages, "layout.pp=" + pp}),
-                 0, {});
+      nets::build_plan(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml",
+                                     {"net.depth=6", "layout.stages=" + stages, "layout.pp=" + pp}),
+                       0, {});
     } catch (const ConfigError& e) {
       return std::string(e.what());
     }
@@ -81,15 +81,15 @@ TEST(Cuts, GivenOnesAreTakenAndChecked) {
   EXPECT_NE(refusal("[3,0,3]", "3").find("leaves a chunk between the ends"), std::string::npos);
   EXPECT_NE(refusal("[-1,7]").find("layout.stages"), std::string::npos);
   const RunSpec s = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"net.depth=6"});
-  EXPECT_EQ(cuts_of(s.net, 3, {1, 4, 1}), (std::vector<int32_t>{0, 2, 6, 8}));
+  EXPECT_EQ(nets::cuts_of(s.net, 3, {1, 4, 1}), (std::vector<int32_t>{0, 2, 6, 8}));
 }
 
 // Coarse blocks have a quarter of the tokens and four times the weights: as heavy as fine ones, except for
 // attention; merge and split weigh a seventh of them.
 TEST(Cuts, OfAUnetFollowItsWork) {
   UnetSpec unet{{.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4}, 32, 2, 3, 2, 2};
-  EXPECT_EQ(cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));
-  EXPECT_EQ(cuts_of(unet, 3), (std::vector<int32_t>{0, 4, 7, 11}));
+  EXPECT_EQ(nets::cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));
+  EXPECT_EQ(nets::cuts_of(unet, 3), (std::vector<int32_t>{0, 4, 7, 11}));
 }
 
 // Work is counted in a small net, whose equal parts stand for all.
@@ -100,17 +100,18 @@ TEST(Cuts, WeighThePartsOfTheWholeNet) {
                                     {"graphcast-tiny", {"net.num_gnn_layers=7"}},
                                     {"regional-gnn-tiny", {"net.num_gnn_layers=7"}},
                                     {"swin-tiny", {}}}) {
-    const RunSpec spec = sample_of(load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", sets));
-    const Plan plan = build_plan(spec, 0, {});
+    const RunSpec spec =
+        nets::sample_of(load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", sets));
+    const Plan plan = nets::build_plan(spec, 0, {});
     std::vector<double> flops(plan.parts.size());
     for (const Routine& r : plan.routines)
       for (int32_t i = r.first; r.pass == Pass::forward && i < r.first + r.count; ++i)
         if (plan.ops[i].part >= 0) flops[plan.ops[i].part] += work(plan.ops[i], plan).flops;
-    const auto begins = balanced({flops.begin() + 1, flops.end() - 1}, 3);
-    const std::vector<int32_t> cuts = cuts_of(spec.net, 3);
+    const auto begins = nets::balanced({flops.begin() + 1, flops.end() - 1}, 3);
+    const std::vector<int32_t> cuts = nets::cuts_of(spec.net, 3);
     for (size_t s = 1; s < 3; ++s) EXPECT_EQ(cuts[s], begins[s] + 1) << model << " " << s;
   }
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

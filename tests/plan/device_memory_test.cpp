@@ -12,7 +12,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 // A run without a given micro-batch, with or without a pipeline.
@@ -47,10 +47,10 @@ RunSpec with_micro_batch(RunSpec s, int64_t b) {
 }
 
 // The same from every rank's whole plan.
-double needed(const RunSpec& spec, const DeviceRoom& room) {
+double needed(const RunSpec& spec, const nets::DeviceRoom& room) {
   double most = 0;
   for (int rank = 0; rank < spec.layout.world(); ++rank) {
-    const Plan plan = build_plan(spec, rank, odd_workspace);
+    const Plan plan = nets::build_plan(spec, rank, odd_workspace);
     most = std::max(most, static_cast<double>(plan.memory.arena) +
                               static_cast<double>(plan.groups.size() * room.nccl_channels) *
                                   static_cast<double>(kNcclChannelBytes) +
@@ -67,13 +67,13 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
     const RunSpec spec = drawn(random);
     const LayoutSpec& l = spec.layout;
     SCOPED_TRACE(to_json(spec).dump());
-    DeviceRoom room{.process = static_cast<double>(random() % 1000000)};
+    nets::DeviceRoom room{.process = static_cast<double>(random() % 1000000)};
     // All sizes that the checks of plans accept.
     const int64_t samples = spec.train.global_batch / l.dp;
     std::vector<int64_t> legal;
     for (int64_t b = 1; b <= samples; ++b) try {
         if (samples % b != 0) continue;
-        check_layout(with_micro_batch(spec, b));
+        nets::check_layout(with_micro_batch(spec, b));
         legal.push_back(b);
       } catch (const ConfigError&) {
       }
@@ -99,7 +99,7 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
       double want_need = 0;
       for (size_t k = 0; k < sizes.size(); ++k)
         if (need[k] <= bytes) want = sizes[k], want_need = need[k];
-      const MicroBatchChoice c = largest_micro_batch(spec, odd_workspace, room);
+      const nets::MicroBatchChoice c = nets::largest_micro_batch(spec, odd_workspace, room);
       EXPECT_TRUE(c.chosen);
       EXPECT_EQ(c.fits, want > 0) << bytes;
       EXPECT_EQ(c.spec.policy.micro_batch, want > 0 ? want : sizes.front()) << bytes;
@@ -111,19 +111,19 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
 }
 
 TEST(MicroBatch, AGivenOneStaysAndOneThatNoLayoutTakesIsLeftToThePlan) {
-  const DeviceRoom room{.bytes = 1};
+  const nets::DeviceRoom room{.bytes = 1};
   const RunSpec given = spec_of("vit-tiny", {"policy.micro_batch=2"});
-  const MicroBatchChoice kept = largest_micro_batch(given, {}, room);
+  const nets::MicroBatchChoice kept = nets::largest_micro_batch(given, {}, room);
   EXPECT_FALSE(kept.chosen);
   EXPECT_EQ(kept.spec.policy.micro_batch, 2);
   EXPECT_EQ(kept.text(), "");
   const RunSpec odd =
       spec_of("vit-tiny", {"policy.micro_batch=0", "layout.pp=2", "layout.vpp=2", "net.depth=4",
                            "policy.schedule=interleaved", "train.global_batch=3"});
-  const MicroBatchChoice none = largest_micro_batch(odd, {}, room);
+  const nets::MicroBatchChoice none = nets::largest_micro_batch(odd, {}, room);
   EXPECT_FALSE(none.chosen);
-  EXPECT_THROW(build_plan(none.spec, 0, {}), ConfigError);
+  EXPECT_THROW(nets::build_plan(none.spec, 0, {}), ConfigError);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

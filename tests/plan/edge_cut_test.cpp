@@ -14,11 +14,11 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
-EdgeSet random_edges(std::mt19937_64& random, int64_t senders, int64_t receivers) {
-  EdgeSet e;
+nets::EdgeSet random_edges(std::mt19937_64& random, int64_t senders, int64_t receivers) {
+  nets::EdgeSet e;
   for (int64_t r = 0; r < receivers; ++r) {
     e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
     for (int64_t s = 0; s < senders; ++s)
@@ -38,14 +38,14 @@ TEST(EdgeCut, GivesEveryEdgeToTheRankOfItsReceiver) {
   std::mt19937_64 random(std::random_device{}());
   for (int draw = 0; draw < 40; ++draw) {
     const int64_t senders = 1 + random() % 40, receivers = 8 + random() % 30, ranks = 1 + random() % 8;
-    const EdgeSet all = random_edges(random, senders, receivers);
-    const auto cuts = cut_edges(all, split_evenly(senders, ranks), split_evenly(receivers, ranks));
+    const nets::EdgeSet all = random_edges(random, senders, receivers);
+    const auto cuts = nets::cut_edges(all, split_evenly(senders, ranks), split_evenly(receivers, ranks));
     ASSERT_EQ(static_cast<int64_t>(cuts.size()), ranks);
     size_t edge = 0;
     for (int64_t r = 0; r < ranks; ++r) {
-      const EdgeCut& c = cuts[static_cast<size_t>(r)];
+      const nets::EdgeCut& c = cuts[static_cast<size_t>(r)];
       if (c.edges == 0) continue;
-      const EdgeSet mine = local_edges(all, c);
+      const nets::EdgeSet mine = nets::local_edges(all, c);
       int64_t elsewhere = 0;
       std::set<int32_t> read;
       for (size_t i = 0; i < mine.senders.size(); ++i, ++edge) {
@@ -71,12 +71,12 @@ TEST(EdgeCut, SendsWhatTheOthersReadAndAddsUpWhatComesBack) {
   std::mt19937_64 random(std::random_device{}());
   for (int draw = 0; draw < 40; ++draw) {
     const int64_t senders = 8 + random() % 40, receivers = 8 + random() % 30, ranks = 2 + random() % 7;
-    const EdgeSet all = random_edges(random, senders, receivers);
-    const auto cuts = cut_edges(all, split_evenly(senders, ranks), split_evenly(receivers, ranks));
+    const nets::EdgeSet all = random_edges(random, senders, receivers);
+    const auto cuts = nets::cut_edges(all, split_evenly(senders, ranks), split_evenly(receivers, ranks));
     for (size_t to = 0; to < cuts.size(); ++to) {
       std::vector<int64_t> arrived;
       for (size_t from = 0; from < cuts.size(); ++from) {
-        const EdgeCut& c = cuts[from];
+        const nets::EdgeCut& c = cuts[from];
         EXPECT_EQ(c.send[to], cuts[to].receive[from]);
         const int64_t begin =
             std::accumulate(c.send.begin(), c.send.begin() + static_cast<ptrdiff_t>(to), int64_t{0});
@@ -85,7 +85,7 @@ TEST(EdgeCut, SendsWhatTheOthersReadAndAddsUpWhatComesBack) {
       }
       EXPECT_EQ(arrived, std::vector<int64_t>(cuts[to].halo.begin(), cuts[to].halo.end()));
       // Backward: the k-th sent row's sum is added to its origin.
-      const EdgeCut& c = cuts[to];
+      const nets::EdgeCut& c = cuts[to];
       ASSERT_EQ(static_cast<int64_t>(c.returned_offsets.size()), c.senders + 1);
       size_t once = 0;
       for (int64_t s = 0; s < c.senders; ++s) {
@@ -101,28 +101,28 @@ TEST(EdgeCut, SendsWhatTheOthersReadAndAddsUpWhatComesBack) {
 }
 
 TEST(EdgeCut, SplitsByWeight) {
-  EXPECT_EQ(split_by_weight({1, 1, 1, 1, 1, 1}, 3), (std::vector<int64_t>{2, 2, 2}));
-  EXPECT_EQ(split_by_weight({9, 1, 1, 1}, 2), (std::vector<int64_t>{1, 3}));
-  EXPECT_EQ(split_by_weight({1, 1, 1, 9}, 3), (std::vector<int64_t>{2, 1, 1}));
-  EXPECT_EQ(split_by_weight({0, 0, 0}, 3), (std::vector<int64_t>{1, 1, 1}));
-  EXPECT_EQ(split_by_weight({5, 5}, 1), (std::vector<int64_t>{2}));
+  EXPECT_EQ(nets::split_by_weight({1, 1, 1, 1, 1, 1}, 3), (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_EQ(nets::split_by_weight({9, 1, 1, 1}, 2), (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(nets::split_by_weight({1, 1, 1, 9}, 3), (std::vector<int64_t>{2, 1, 1}));
+  EXPECT_EQ(nets::split_by_weight({0, 0, 0}, 3), (std::vector<int64_t>{1, 1, 1}));
+  EXPECT_EQ(nets::split_by_weight({5, 5}, 1), (std::vector<int64_t>{2}));
 }
 
 // In a step of one micro-batch: twice each halo row (there and back) for each update of edges that reads it
 TEST(EdgeCut, PutsTheHaloOnTheWireAndNothingElse) {
   for (const char* partition : {"bands", "metis"}) {
-    if (partition == std::string("metis") && !has_metis()) continue;
+    if (partition == std::string("metis") && !nets::has_metis()) continue;
     const RunSpec s = load_run_spec(source_dir() + "/configs/models/graphcast-tiny.yaml",
                                     {"layout.cp=4", "train.global_batch=2", "policy.micro_batch=2",
                                      std::string("net.partition=") + partition});
     const GraphcastSpec& n = s.net.graphcast();
-    const auto cut = globe_cut(n, 4);
+    const auto cut = nets::globe_cut(n, 4);
     double halo = 0, wire = 0;
     for (size_t r = 0; r < 4; ++r)
       halo += static_cast<double>(cut->grid_to_mesh[r].halo.size() + cut->mesh_to_grid[r].halo.size()) +
               static_cast<double>(n.num_gnn_layers) * static_cast<double>(cut->level[r].halo.size());
     for (int rank = 0; rank < 4; ++rank) {
-      const Plan p = build_plan(s, rank, {});
+      const Plan p = nets::build_plan(s, rank, {});
       for (const Op& op : p.ops)
         if (op.kind == OpKind::all_to_all) wire += work(op, p).wire_bytes;
     }
@@ -132,4 +132,4 @@ TEST(EdgeCut, PutsTheHaloOnTheWireAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

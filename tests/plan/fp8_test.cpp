@@ -8,7 +8,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 std::vector<std::string> random_fp8_layout(std::mt19937& random) {
@@ -65,7 +65,7 @@ TEST(Fp8, MultipliesTheBlocksLinearsInEightBits) {
         "net.depth=3",          "layout.dp=1",          "layout.tp=1",           "layout.pp=1",
         "train.global_batch=2", "policy.micro_batch=2", "policy.recompute=none", "policy.amp=fp8"};
     const RunSpec spec = spec_of(net, words);
-    const Plan plan = build_plan(spec, 0, odd_workspace);
+    const Plan plan = nets::build_plan(spec, 0, odd_workspace);
     std::map<bool, double> flops;  // of products in fp8, and of others
     for (const Invocation& i : plan.train) {
       const Routine& r = plan.routines[static_cast<size_t>(i.routine)];
@@ -87,4 +87,4 @@ TEST(Fp8, MultipliesTheBlocksLinearsInEightBits) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

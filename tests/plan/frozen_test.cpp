@@ -10,7 +10,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -60,7 +60,7 @@ TEST(Frozen, MemoryIsThatOfWhatIsTrained) {
     for (const bool sixteen : {false, true}) {
       Words all = words;
       if (sixteen) all.push_back("policy.amp=bf16");
-      const Plan plan = build_plan(tiny_spec(all), 0, {});
+      const Plan plan = nets::build_plan(tiny_spec(all), 0, {});
       const HeldParams h = held(plan);
       const int64_t gaps = 16 * (h.tensors + 8);
       ASSERT_GT(h.frozen, 0);
@@ -86,7 +86,7 @@ TEST(Frozen, NothingOfItIsReduced) {
       for (const std::string& w : {std::string("layout.dp=4"), "policy.zero=" + std::to_string(zero),
                                    std::string("train.global_batch=8"), std::string("policy.micro_batch=2")})
         all.push_back(w);
-      const Plan plan = build_plan(tiny_spec(all), 0, {});
+      const Plan plan = nets::build_plan(tiny_spec(all), 0, {});
       double sent = 0, gathered = 0;
       for (const Op& op : plan.ops) {
         if (op.lane != Lane::dp || op.path.starts_with("optimizer") || op.path.starts_with("metrics"))
@@ -114,7 +114,7 @@ TEST(Frozen, NothingOfItIsReduced) {
 
 // Both passes read every frozen matrix of a block; no op writes it or its gradient.
 TEST(Frozen, BackwardPassesThroughItAndWritesNothingOfIt) {
-  const Plan plan = build_plan(tiny_spec(kLora), 0, {});
+  const Plan plan = nets::build_plan(tiny_spec(kLora), 0, {});
   std::set<std::string> weights;
   for (const Op& op : plan.ops) {
     if (op.weight_gradient) weights.insert(op.path);
@@ -149,7 +149,7 @@ TEST(Frozen, PlansOfAllRanksAgree) {
   for (const Words& words : {kFreeze, kLora})
     for (Words layout : layouts) {
       layout.insert(layout.end(), words.begin(), words.end());
-      EXPECT_NO_THROW(check_world(tiny_spec(layout), Workspace())) << layout[0] << layout[1];
+      EXPECT_NO_THROW(nets::check_world(tiny_spec(layout), Workspace())) << layout[0] << layout[1];
     }
 }
 
@@ -160,7 +160,7 @@ TEST(Frozen, EveryNetOfSharedLinearsTakesAdapters) {
     RunSpec spec = load_run_spec(file);
     spec.train.lora_rank = 8;
     spec.train.lora_targets = {"*.attn"};
-    const Plan plan = build_plan(spec, 0, {});
+    const Plan plan = nets::build_plan(spec, 0, {});
     EXPECT_GT(plan.trained_count(), 0) << config;
     EXPECT_LT(plan.trained_count(), plan.parameter_count() / 10) << config;
   }
@@ -169,7 +169,7 @@ TEST(Frozen, EveryNetOfSharedLinearsTakesAdapters) {
 TEST(Frozen, NamesThatAreNoneAreRefused) {
   const auto refused = [](const Words& words, const std::string& key, const std::string& says) {
     try {
-      build_plan(tiny_spec(words), 0, {});
+      nets::build_plan(tiny_spec(words), 0, {});
       ADD_FAILURE() << words[0];
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
@@ -187,4 +187,4 @@ TEST(Frozen, NamesThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

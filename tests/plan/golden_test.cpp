@@ -10,7 +10,7 @@
 #include "tests/paths.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 void compare(const std::string& name, const Plan& plan) {
@@ -35,15 +35,16 @@ void compare(const std::string& name, const Plan& plan) {
 }
 
 TEST(Golden, TinyOnOneRank) {
-  compare("vit-tiny.plan", build_plan(spec_of("vit-tiny"), 0, no_workspace));
+  compare("vit-tiny.plan", nets::build_plan(spec_of("vit-tiny"), 0, no_workspace));
 }
 
 TEST(Golden, TinyOnTwoRanksWithTwoMicroBatchesInBf16) {
   const RunSpec spec =
       spec_of("vit-tiny", {"layout.dp=2", "policy.micro_batch=2", "policy.amp=bf16", "policy.bucket_mb=0.2"});
   for (int rank = 0; rank < 2; ++rank)
-    compare("vit-tiny-dp2-bf16.rank" + std::to_string(rank) + ".plan", build_plan(spec, rank, no_workspace));
+    compare("vit-tiny-dp2-bf16.rank" + std::to_string(rank) + ".plan",
+            nets::build_plan(spec, rank, no_workspace));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -14,7 +14,7 @@
 #include "model/nets/build.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using nlohmann::json;
@@ -24,8 +24,8 @@ std::string planned(const json& j) {
   return in_child({.memory_bytes = int64_t{3} << 30, .cpu_s = 10}, [&](const ChildProgress&) -> std::string {
     const RunSpec spec = run_spec_from_json(j, "huge.yaml");
     validate(spec);
-    build_plan(spec, 0, no_workspace);
-    check_world(spec, no_workspace);
+    nets::build_plan(spec, 0, no_workspace);
+    nets::check_world(spec, no_workspace);
     return "";
   });
 }
@@ -106,4 +106,4 @@ TEST(HugeValues, EachKeyOfALanguageModel) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -8,7 +8,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Groups = std::vector<std::vector<int>>;
@@ -127,4 +127,4 @@ TEST(Layout, AnOrderThatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -9,7 +9,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -22,7 +22,7 @@ RunSpec spec_with(const Words& words) {
 
 std::vector<Plan> world_of(const RunSpec& spec) {
   std::vector<Plan> plans;
-  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(nets::build_plan(spec, r, odd_workspace));
   return plans;
 }
 
@@ -96,12 +96,12 @@ TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
 
 TEST(Worlds, ThatDoNotFitTogetherAreRefusedByTheirLayout) {
   const RunSpec spec = spec_with({"layout.dp=2", "layout.pp=2", "policy.micro_batch=2"});
-  EXPECT_NO_THROW(check_world(spec, odd_workspace));
+  EXPECT_NO_THROW(nets::check_world(spec, odd_workspace));
   std::vector<Plan> plans = world_of(spec);
-  EXPECT_NO_THROW(check_world(spec, plans));
+  EXPECT_NO_THROW(nets::check_world(spec, plans));
   plans[2].train.pop_back();  // the rank lacks its optimizer, for which others wait
   try {
-    check_world(spec, plans);
+    nets::check_world(spec, plans);
     FAIL() << "was not refused";
   } catch (const ConfigError& e) {
     const std::string what = e.what();
@@ -136,7 +136,7 @@ std::map<OpKind, Traffic> traffic(const Plan& plan, Lane lane, Pass pass) {
 
 TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
   const RunSpec spec = spec_with({"layout.tp=4", "policy.amp=bf16"});
-  const Plan plan = build_plan(spec, 1, no_workspace);
+  const Plan plan = nets::build_plan(spec, 1, no_workspace);
   const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto t = traffic(plan, Lane::tp, pass);
@@ -153,7 +153,7 @@ TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
 
 TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
   const RunSpec spec = spec_with({"layout.tp=4", "policy.sequence_parallel=true"});
-  const Plan plan = build_plan(spec, 3, no_workspace);
+  const Plan plan = nets::build_plan(spec, 3, no_workspace);
   const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);
   const auto forward = traffic(plan, Lane::tp, Pass::forward),
              backward = traffic(plan, Lane::tp, Pass::backward);
@@ -174,7 +174,7 @@ TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
 
 TEST(Worlds, ContextParallelBlocksGatherKeysAndValuesOnceEachWay) {
   const RunSpec spec = spec_with({"layout.cp=3", "layout.tp=2"});
-  const Plan plan = build_plan(spec, 5, no_workspace);
+  const Plan plan = nets::build_plan(spec, 5, no_workspace);
   const double kv = static_cast<double>(spec.micro_batch() * spec.net.tokens() *
                                         spec.net.vit().embed_dim);  // 2 D / tp wide
   const auto forward = traffic(plan, Lane::cp, Pass::forward),
@@ -211,4 +211,4 @@ TEST(Worlds, UnevenTokensAreThoseOfThePublishedSplit) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -11,7 +11,7 @@
 
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 struct Range {
@@ -210,4 +210,4 @@ TEST_F(Check, RefusesAViewBeyondItsBuffer) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

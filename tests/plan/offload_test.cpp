@@ -5,7 +5,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -82,8 +82,8 @@ TEST(OffloadedParameters, NoOtherOpTouchesThem) {
 
 TEST(OffloadedParameters, AreOfTheThirdStage) {
   EXPECT_THROW(plan_of("vit-tiny", {"policy.offload_parameters=true"}), ConfigError);
-  EXPECT_NO_THROW(check_world(spec_of("vit-tiny", and_more(kOffloads, {"layout.tp=2"})), Workspace()));
+  EXPECT_NO_THROW(nets::check_world(spec_of("vit-tiny", and_more(kOffloads, {"layout.tp=2"})), Workspace()));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -7,7 +7,7 @@
 
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 Op with_operands(OpKind kind) {  // all operands of its row
@@ -94,7 +94,7 @@ TEST(OpTable, HoldsForWhatNetsEmit) {
       all.insert(all.end(), more.begin(), more.end());
       const RunSpec spec = spec_of(model, all);
       for (int rank = 0; rank < spec.layout.world(); ++rank)
-        for (const Op& op : build_plan(spec, rank, odd_workspace).ops) {
+        for (const Op& op : nets::build_plan(spec, rank, odd_workspace).ops) {
           EXPECT_NO_THROW(check_operands(op)) << model;
           seen.insert(op.kind);
         }
@@ -116,4 +116,4 @@ TEST(OpTable, EveryKindHasWorkOfItsOwnOrIsFree) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

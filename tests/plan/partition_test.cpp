@@ -16,11 +16,11 @@
 #include "model/nets/points.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
-Partition shuffled(std::mt19937_64& random, int64_t nodes) {
-  Partition p;
+nets::Partition shuffled(std::mt19937_64& random, int64_t nodes) {
+  nets::Partition p;
   p.order.resize(static_cast<size_t>(nodes));
   std::iota(p.order.begin(), p.order.end(), 0);
   std::shuffle(p.order.begin(), p.order.end(), random);
@@ -38,7 +38,7 @@ TEST(Partition, RenumbersNodesAndKeepsTheGraph) {
   for (int draw = 0; draw < 20; ++draw) {
     const int64_t senders = 1 + static_cast<int64_t>(random() % 30),
                   receivers = 1 + static_cast<int64_t>(random() % 30);
-    EdgeSet e;
+    nets::EdgeSet e;
     for (int64_t r = 0; r < receivers; ++r) {
       e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
       for (int64_t s = 0; s < senders; ++s)
@@ -50,8 +50,8 @@ TEST(Partition, RenumbersNodesAndKeepsTheGraph) {
     }
     e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
     e.list_by_sender(senders);
-    const Partition from = shuffled(random, senders), to = shuffled(random, receivers);
-    const EdgeSet there = renumbered(e, from, to);
+    const nets::Partition from = shuffled(random, senders), to = shuffled(random, receivers);
+    const nets::EdgeSet there = nets::renumbered(e, from, to);
     ASSERT_EQ(there.senders.size(), e.senders.size());
     for (int64_t place = 0; place < receivers; ++place) {
       const auto node = static_cast<size_t>(to.order[static_cast<size_t>(place)]);
@@ -70,29 +70,29 @@ TEST(Partition, RenumbersNodesAndKeepsTheGraph) {
 }
 
 TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
-  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  if (!nets::has_metis()) GTEST_SKIP() << "built without METIS";
   RegionalGnnSpec n = source();
   n.partition = GraphPartition::metis;
   for (const int64_t ranks : {2, 4, 7}) {
-    const auto cut = region_cut(n, ranks);
-    for (const Partition* p : {&cut->down, &cut->up}) {
+    const auto cut = nets::region_cut(n, ranks);
+    for (const nets::Partition* p : {&cut->down, &cut->up}) {
       std::vector<int32_t> nodes = p->order;
       std::sort(nodes.begin(), nodes.end());
       for (size_t i = 0; i < nodes.size(); ++i) ASSERT_EQ(nodes[i], static_cast<int32_t>(i));
     }
     EXPECT_EQ(cut->down.nodes(), n.tokens());
-    EXPECT_EQ(cut->up.nodes(), sending_box(n).points());
-    for (const std::vector<EdgeCut>* cuts : {&cut->intra, &cut->boundary}) {
+    EXPECT_EQ(cut->up.nodes(), nets::sending_box(n).points());
+    for (const std::vector<nets::EdgeCut>* cuts : {&cut->intra, &cut->boundary}) {
       int64_t all = 0, most = 0;
-      for (const EdgeCut& c : *cuts) all += c.edges, most = std::max(most, c.edges);
+      for (const nets::EdgeCut& c : *cuts) all += c.edges, most = std::max(most, c.edges);
       EXPECT_LT(static_cast<double>(most), 1.1 * static_cast<double>(all) / static_cast<double>(ranks))
           << ranks;
     }
   }
   GraphcastSpec globe;
   globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = GraphPartition::metis;
-  const auto cut = globe_cut(globe, 4);
-  for (const Partition* p : {&cut->grid, &cut->mesh}) {
+  const auto cut = nets::globe_cut(globe, 4);
+  for (const nets::Partition* p : {&cut->grid, &cut->mesh}) {
     std::vector<int32_t> nodes = p->order;
     std::sort(nodes.begin(), nodes.end());
     for (size_t i = 0; i < nodes.size(); ++i) ASSERT_EQ(nodes[i], static_cast<int32_t>(i));
@@ -102,8 +102,8 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
   for (const int64_t points : cut->grid.parts)
     EXPECT_LT(static_cast<double>(points), 1.1 * static_cast<double>(globe.tokens()) / 4);
   // Reproducible: another cut in between changes nothing.
-  const EdgeSet ring = [] {
-    EdgeSet e;
+  const nets::EdgeSet ring = [] {
+    nets::EdgeSet e;
     for (int32_t r = 0; r < 100; ++r) {
       e.receiver_offsets.push_back(r);
       e.senders.push_back((r + 1) % 100);
@@ -113,9 +113,9 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
     e.list_by_sender(100);
     return e;
   }();
-  const std::vector<Evenly> alike{{0, std::vector<int64_t>(100, 1)}};
-  const auto once = metis_partition({100}, alike, {{&ring, 0, 0}}, 3),
-             again = metis_partition({100}, alike, {{&ring, 0, 0}}, 3);
+  const std::vector<nets::Evenly> alike{{0, std::vector<int64_t>(100, 1)}};
+  const auto once = nets::metis_partition({100}, alike, {{&ring, 0, 0}}, 3),
+             again = nets::metis_partition({100}, alike, {{&ring, 0, 0}}, 3);
   EXPECT_EQ(once[0].order, again[0].order);
   EXPECT_EQ(once[0].parts, again[0].parts);
 }
@@ -123,24 +123,24 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
 // METIS's purpose: over many ranks, compact parts have shorter borders than bands. Over few ranks bands of a
 // square region are as short.
 TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
-  if (!has_metis()) GTEST_SKIP() << "built without METIS";
-  const std::vector<GraphCut> cuts = graph_cuts(source(), 8);
+  if (!nets::has_metis()) GTEST_SKIP() << "built without METIS";
+  const std::vector<nets::GraphCut> cuts = nets::graph_cuts(source(), 8);
   ASSERT_EQ(cuts.size(), 2u);
   EXPECT_EQ(cuts[0].partition, GraphPartition::bands);
   EXPECT_TRUE(cuts[0].used && !cuts[1].used);
   std::map<GraphPartition, int64_t> halo;
-  for (const GraphCut& c : cuts)
-    for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
+  for (const nets::GraphCut& c : cuts)
+    for (const nets::CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
   EXPECT_LT(halo.at(GraphPartition::metis), halo.at(GraphPartition::bands));
   GraphcastSpec globe;
   globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = GraphPartition::metis;
   halo.clear();
-  for (const GraphCut& c : graph_cuts(globe, 4)) {
+  for (const nets::GraphCut& c : nets::graph_cuts(globe, 4)) {
     EXPECT_EQ(c.used, c.partition == GraphPartition::metis);
-    for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
+    for (const nets::CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
   }
   EXPECT_LT(halo.at(GraphPartition::metis), halo.at(GraphPartition::bands));
-  const GraphPicture picture = graph_picture(source(), 4);
+  const nets::GraphPicture picture = nets::graph_picture(source(), 4);
   EXPECT_EQ(picture.nodes.size(), 3721u + 396u) << "those that take part";
   EXPECT_EQ(picture.edges.size(), 29768u + 9760u);
 }
@@ -148,27 +148,27 @@ TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
 // A point's latitude under any numbering
 TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", {});
-  const std::vector<double> in_order = loss_latitudes(s, {});
+  const std::vector<double> in_order = nets::loss_latitudes(s, {});
   ASSERT_EQ(in_order.size(), 25u);
   for (size_t i = 0; i < 25; ++i) EXPECT_EQ(in_order[i], 50 - static_cast<double>(i / 5));
-  if (!has_metis()) return;
+  if (!nets::has_metis()) return;
   s.layout.cp = 2, s.net.regional_gnn().partition = GraphPartition::metis;
-  const std::vector<double> dealt = loss_latitudes(s, {});
-  const std::vector<int32_t> order = region_cut(s.net.regional_gnn(), 2)->down.order;
+  const std::vector<double> dealt = nets::loss_latitudes(s, {});
+  const std::vector<int32_t> order = nets::region_cut(s.net.regional_gnn(), 2)->down.order;
   for (size_t i = 0; i < 25; ++i) EXPECT_EQ(dealt.at(i), in_order.at(static_cast<size_t>(order.at(i))));
   RunSpec globe = load_run_spec(source_dir() + "/configs/models/graphcast-tiny.yaml",
                                 {"layout.cp=3", "net.partition=metis"});
   const std::vector<double> rows{90, 60, 30, 0, -30, -60, -90};
-  const std::vector<double> points = loss_latitudes(globe, rows);
-  const std::vector<int32_t> of = globe_cut(globe.net.graphcast(), 3)->grid.order;
+  const std::vector<double> points = nets::loss_latitudes(globe, rows);
+  const std::vector<int32_t> of = nets::globe_cut(globe.net.graphcast(), 3)->grid.order;
   ASSERT_EQ(points.size(), 84u);
   for (size_t i = 0; i < 84; ++i) EXPECT_EQ(points[i], rows[static_cast<size_t>(of.at(i) / 12)]);
-  EXPECT_EQ(loss_latitudes(globe, {}), points) << "from pole to pole where no file says";
+  EXPECT_EQ(nets::loss_latitudes(globe, {}), points) << "from pole to pole where no file says";
   globe.net.graphcast().partition = GraphPartition::bands;
-  EXPECT_EQ(loss_latitudes(globe, rows), rows);
+  EXPECT_EQ(nets::loss_latitudes(globe, rows), rows);
   const RunSpec vit = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {});
-  EXPECT_EQ(loss_latitudes(vit, {3, 2, 1}), (std::vector<double>{3, 2, 1}));
+  EXPECT_EQ(nets::loss_latitudes(vit, {3, 2, 1}), (std::vector<double>{3, 2, 1}));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

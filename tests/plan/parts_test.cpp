@@ -8,7 +8,7 @@
 
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 struct Case {
@@ -59,7 +59,7 @@ void each_plan(const std::function<void(const Plan&)>& look) {
     const RunSpec spec = spec_of(c.model, c.overrides);
     for (int rank = 0; rank < spec.layout.world(); ++rank) {
       SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
-      const Plan plan = build_plan(spec, rank, no_workspace);
+      const Plan plan = nets::build_plan(spec, rank, no_workspace);
       look(plan);
     }
   }
@@ -119,7 +119,7 @@ TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
   for (const Case& c : cases()) {
     const RunSpec spec = spec_of(c.model, c.overrides);
     SCOPED_TRACE(std::string(c.model) + ", " + c.name);
-    const Plan plan = build_plan(spec, 0, no_workspace);
+    const Plan plan = nets::build_plan(spec, 0, no_workspace);
     int found = 0;
     for (const Op& op : plan.ops) {
       if (!op.weight_gradient) continue;
@@ -161,4 +161,4 @@ TEST(Parts, AStreamIsAsLargeAsWhatABlocksFirstNormSaves) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

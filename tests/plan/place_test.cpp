@@ -8,7 +8,7 @@
 #include "model/plan/builder.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 struct Held {  // bytes of a buffer over an interval of ops
@@ -172,4 +172,4 @@ TEST(Place, RefusesToReadScratchOfAnotherRoutine) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -13,7 +13,7 @@
 #include "model/plan/link.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 const std::vector<std::string> kSmall = {"net.embed_dim=64", "net.num_heads=8", "net.img_height=64",
@@ -30,7 +30,7 @@ double cpu_seconds() {  // independent of other load
 
 std::string refusal(const RunSpec& spec) {
   try {
-    build_plan(spec, 0, no_workspace);
+    nets::build_plan(spec, 0, no_workspace);
   } catch (const ConfigError& e) {
     return e.what();
   }
@@ -55,17 +55,18 @@ TEST(PlanSize, TheCountFromTheSpecificationHoldsWhatIsBuiltAndIsNotFarAboveIt) {
       {"net.depth=24", "policy.offload_optimizer=true", "policy.bucket_mb=0.001"}};
   for (const auto& words : layouts) {
     const RunSpec spec = small(words);
-    const double counted = plan_bytes(spec);
+    const double counted = nets::plan_bytes(spec);
     double most = 0;
     for (const int64_t rank : {int64_t{0}, spec.layout.world() - 1})
-      most = std::max(most, plan_bytes(build_plan(spec, static_cast<int>(rank), odd_workspace)));
+      most = std::max(most, nets::plan_bytes(nets::build_plan(spec, static_cast<int>(rank), odd_workspace)));
     EXPECT_GT(counted, most) << words.back();
     EXPECT_LT(counted, 16 * most) << words.back();
   }
   for (const char* kind : {"policy.cp_kind=ring", "policy.cp_kind=allgather"})
     for (const char* cp : {"layout.cp=4", "layout.cp=32"}) {
       const RunSpec spec = spec_of("llama-tiny", {"net.depth=24", "policy.micro_batch=2", kind, cp});
-      const double counted = plan_bytes(spec), built = plan_bytes(build_plan(spec, 0, odd_workspace));
+      const double counted = nets::plan_bytes(spec),
+                   built = nets::plan_bytes(nets::build_plan(spec, 0, odd_workspace));
       EXPECT_GT(counted, built) << kind << " " << cp;
       EXPECT_LT(counted, 16 * built) << kind << " " << cp;
     }
@@ -73,7 +74,8 @@ TEST(PlanSize, TheCountFromTheSpecificationHoldsWhatIsBuiltAndIsNotFarAboveIt) {
     const RunSpec spec =
         spec_of(model, {"layout.dp=1", "layout.tp=1", "layout.pp=1", "layout.vpp=1", "layout.cp=1",
                         "policy.schedule=1f1b", "policy.micro_batch=1", "train.global_batch=8"});
-    const double counted = plan_bytes(spec), built = plan_bytes(build_plan(spec, 0, odd_workspace));
+    const double counted = nets::plan_bytes(spec),
+                 built = nets::plan_bytes(nets::build_plan(spec, 0, odd_workspace));
     EXPECT_GT(counted, built) << model;
     EXPECT_LT(counted, 16 * built) << model;
   }
@@ -119,17 +121,17 @@ TEST(PlanSize, TooManyEqualPartsOrMicroBatchesAreRefusedAtOnce) {
 
 TEST(PlanSize, AStepGrowsWithMicroBatchesAndItsPlanDoesNot) {
   const auto bytes = [](const char* batch) {
-    return plan_bytes(build_plan(small({std::string("train.global_batch=") + batch, "policy.micro_batch=1"}),
-                                 0, no_workspace));
+    return nets::plan_bytes(nets::build_plan(
+        small({std::string("train.global_batch=") + batch, "policy.micro_batch=1"}), 0, no_workspace));
   };
   // From three micro-batches on there are three variants of backward, and one invocation for each pass.
   EXPECT_EQ(bytes("65536") - bytes("4"), 2 * (65536 - 4) * sizeof(Invocation));
   const RunSpec spec = small({"net.depth=64", "train.global_batch=65536", "policy.micro_batch=1"});
   const double begin = cpu_seconds();
-  const Plan plan = build_plan(spec, 0, no_workspace);
+  const Plan plan = nets::build_plan(spec, 0, no_workspace);
   EXPECT_LT(cpu_seconds() - begin, 5);
   try {
-    link_step(spec, plan);
+    nets::link_step(spec, plan);
     ADD_FAILURE() << "was linked";
   } catch (const ConfigError& e) {
     const std::string said = e.what();
@@ -141,7 +143,7 @@ TEST(PlanSize, AStepGrowsWithMicroBatchesAndItsPlanDoesNot) {
 TEST(PlanSize, ADeepNetIsPlacedInTimeInProportion) {
   const auto seconds = [](const char* depth) {
     const double begin = cpu_seconds();
-    build_plan(small({std::string("net.depth=") + depth, "policy.micro_batch=1"}), 0, no_workspace);
+    nets::build_plan(small({std::string("net.depth=") + depth, "policy.micro_batch=1"}), 0, no_workspace);
     return cpu_seconds() - begin;
   };
   seconds("100");
@@ -151,23 +153,23 @@ TEST(PlanSize, ADeepNetIsPlacedInTimeInProportion) {
 
 TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
   const RunSpec all = small({"layout.dp=8", "layout.tp=2"});
-  EXPECT_EQ(world_to_check(all, no_workspace).layout.world(), 16);
+  EXPECT_EQ(nets::world_to_check(all, no_workspace).layout.world(), 16);
   const RunSpec many = small({"layout.dp=65536", "layout.tp=2", "train.global_batch=131072", "policy.zero=2",
                               "policy.micro_batch=1"});
-  const RunSpec part = world_to_check(many, no_workspace);
+  const RunSpec part = nets::world_to_check(many, no_workspace);
   EXPECT_GE(part.layout.dp, 2);
   EXPECT_LT(part.layout.dp, 65536);
   EXPECT_EQ(part.layout.tp, 2);
   EXPECT_EQ(part.micro_batches(), many.micro_batches());
   EXPECT_EQ(part.micro_batch(), 1);
-  EXPECT_NO_THROW(check_world(many, no_workspace));
+  EXPECT_NO_THROW(nets::check_world(many, no_workspace));
   // Interleaving needs a multiple of the number of stages.
   const RunSpec deep = small({"net.depth=8", "layout.pp=4", "layout.vpp=2", "policy.schedule=interleaved",
                               "layout.dp=256", "train.global_batch=65536", "policy.micro_batch=1"});
-  const RunSpec few = world_to_check(deep, no_workspace);
+  const RunSpec few = nets::world_to_check(deep, no_workspace);
   EXPECT_EQ(few.micro_batches() % 4, 0);
   EXPECT_LT(few.micro_batches(), 256);
-  EXPECT_NO_THROW(check_world(deep, no_workspace));
+  EXPECT_NO_THROW(nets::check_world(deep, no_workspace));
 }
 
 // A plan's size depends on neither replicas nor micro-batches; check_world looks at a few ranks.
@@ -180,12 +182,12 @@ TEST(PlanSize, ManyReplicasAndManyMicroBatchesArePlannedAndCheckedInSeconds) {
     SCOPED_TRACE(dp);
     const RunSpec spec = llama(dp);
     const double begin = cpu_seconds();
-    const Plan plan = build_plan(spec, static_cast<int>(spec.layout.world()) - 1, no_workspace);
+    const Plan plan = nets::build_plan(spec, static_cast<int>(spec.layout.world()) - 1, no_workspace);
     EXPECT_LT(cpu_seconds() - begin, 2);
-    EXPECT_LT(plan_bytes(plan), 500e6);
+    EXPECT_LT(nets::plan_bytes(plan), 500e6);
   }
   const double begin = cpu_seconds();
-  EXPECT_NO_THROW(check_world(llama("65536"), no_workspace));
+  EXPECT_NO_THROW(nets::check_world(llama("65536"), no_workspace));
   EXPECT_LT(cpu_seconds() - begin, 10);
 }
 
@@ -196,14 +198,14 @@ TEST(PlanSize, FewMicroBatchesTakeTheMemoryOfMany) {
         {"layout.pp=4", "layout.vpp=2", "policy.schedule=interleaved"}}) {
     std::vector<std::string> all = {"net.depth=8", "train.global_batch=128", "policy.micro_batch=1"};
     all.insert(all.end(), words.begin(), words.end());
-    const RunSpec many = small(all), few = with_few_micro_batches(many);
+    const RunSpec many = small(all), few = nets::with_few_micro_batches(many);
     EXPECT_LT(few.micro_batches(), many.micro_batches());
     for (int rank = 0; rank < 4; ++rank)
-      EXPECT_EQ(build_plan(few, rank, no_workspace).memory.arena,
-                build_plan(many, rank, no_workspace).memory.arena)
+      EXPECT_EQ(nets::build_plan(few, rank, no_workspace).memory.arena,
+                nets::build_plan(many, rank, no_workspace).memory.arena)
           << words.back() << " rank " << rank;
   }
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -10,7 +10,7 @@
 #include "model/plan/link.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 inline int64_t no_workspace(const Op&) {
   return 0;
@@ -26,7 +26,7 @@ inline RunSpec spec_of(const std::string& model, const std::vector<std::string>&
 }
 
 inline Plan plan_of(const std::string& model, const std::vector<std::string>& overrides = {}, int rank = 0) {
-  return build_plan(spec_of(model, overrides), rank, odd_workspace);
+  return nets::build_plan(spec_of(model, overrides), rank, odd_workspace);
 }
 
 /// Ops on random lanes that read and write random pieces of scratch and io buffers.
@@ -65,4 +65,4 @@ inline Plan random_plan(uint32_t seed) {
   return std::move(b.plan);
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

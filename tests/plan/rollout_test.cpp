@@ -8,7 +8,7 @@
 #include "model/plan/schedule.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -110,7 +110,7 @@ TEST(RollOut, RanksOfAnyLayoutUnderstandOneAnother) {
       const RunSpec spec = spec_of("vit-tiny", words);
       std::vector<Plan> plans;
       for (int rank = 0; rank < spec.layout.world(); ++rank)
-        plans.push_back(build_plan(spec, rank, odd_workspace));
+        plans.push_back(nets::build_plan(spec, rank, odd_workspace));
       EXPECT_NO_THROW(check(plans));
       ++checked;
     } catch (const ConfigError&) {  // no such layout
@@ -187,4 +187,4 @@ TEST(RollOut, StagesWaitAsLongAsTheClosedFormSays) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

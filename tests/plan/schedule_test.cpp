@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Type = Action::Type;
@@ -208,4 +208,4 @@ TEST(Schedule, ZeroBubbleHasOneChunk) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

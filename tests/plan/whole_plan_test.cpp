@@ -8,7 +8,7 @@
 #include "model/plan/builder.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 TEST(WholePlan, TrainingsThatDifferHaveDifferentTexts) {
@@ -57,17 +57,17 @@ TEST(WholePlan, DropoutHasItsRateAndItsSeed) {
 
 TEST(WholePlan, LearnsTheWeightsThatFollowFromTheData) {
   const RunSpec spec = spec_of("vit-tiny", {"train.loss=mse"});
-  Plan plan = build_plan(spec, 0, no_workspace);
+  Plan plan = nets::build_plan(spec, 0, no_workspace);
   const std::string before = to_text(plan);
   TrainSpec known = spec.train;
   known.intense_above = {0, 1, 2, 3}, known.intense_weights = {1, 1, 2, 1};
-  know_loss_weights(plan, known);
+  nets::know_loss_weights(plan, known);
   const std::string after = to_text(plan);
   EXPECT_NE(after, before);
   known.latitudes.assign(32, 50.0);
-  know_loss_weights(plan, known);
+  nets::know_loss_weights(plan, known);
   EXPECT_NE(to_text(plan), after);
-  change_loss(plan, LossKind::projection);
+  nets::change_loss(plan, LossKind::projection);
   EXPECT_NE(to_text(plan).find("projection"), std::string::npos);
 }
 
@@ -91,4 +91,4 @@ TEST(Builder, RefusesAttributesOfAnotherKind) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -4,7 +4,7 @@
 #include "model/base/error.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 const std::vector<std::string> kZeroBubble = {"layout.pp=2", "policy.schedule=zb-h1", "train.global_batch=8",
@@ -24,7 +24,7 @@ TEST(ZeroBubble, RanksRunTogetherAndTheWeightPartHoldsTheProducts) {
     const RunSpec spec = spec_of("vit-tiny", with(more));
     SCOPED_TRACE(testing::PrintToString(more));
     std::vector<Plan> plans;
-    for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+    for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(nets::build_plan(spec, r, odd_workspace));
     EXPECT_NO_THROW(check(plans));
     for (const Plan& plan : plans) {
       EXPECT_EQ(plan.slots, (std::vector<int64_t>{2}));
@@ -61,7 +61,7 @@ TEST(ZeroBubble, WhatItCannotDoIsRefusedWithAMend) {
     set.push_back(key);
     set.push_back("net.depth=4");  // enough blocks for two chunks a stage
     try {
-      build_plan(spec_of("vit-tiny", set), 0, no_workspace);
+      nets::build_plan(spec_of("vit-tiny", set), 0, no_workspace);
       ADD_FAILURE() << "was planned";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(mend), std::string::npos) << e.what();
@@ -70,4 +70,4 @@ TEST(ZeroBubble, WhatItCannotDoIsRefusedWithAMend) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

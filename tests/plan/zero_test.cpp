@@ -8,7 +8,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -51,7 +51,7 @@ TEST(Zero, KeepsWhatItsStageSays) {
   for (const double n : {2.0, 3.0, 4.0}) {
     const auto expect = [&](int zero, const std::string& amp, double matrix, double vector) {
       SCOPED_TRACE("stage " + std::to_string(zero) + " " + amp + " over " + std::to_string(n));
-      const Plan plan = build_plan(spec_with(zero, static_cast<int>(n), amp), 1, no_workspace);
+      const Plan plan = nets::build_plan(spec_with(zero, static_cast<int>(n), amp), 1, no_workspace);
       const Sizes s = sizes_of(plan);
       const double bytes = matrix * s.matrix + vector * s.vector;
       double kept = 0;
@@ -96,7 +96,7 @@ TEST(Zero, SendsWhatItsStageSays) {
     const double m = 12 / n / micro;  // micro-batches
     for (const int zero : {0, 1, 2, 3}) {
       SCOPED_TRACE("stage " + std::to_string(zero) + ", " + std::to_string(m) + " micro-batches");
-      const Plan plan = build_plan(spec_with(zero, 4, "bf16", more), 2, no_workspace);
+      const Plan plan = nets::build_plan(spec_with(zero, 4, "bf16", more), 2, no_workspace);
       const Sizes s = sizes_of(plan);
       const double gradients = 4 * share * (s.matrix + s.vector),
                    parameters = share * (2 * s.matrix + 4 * s.vector);
@@ -117,7 +117,7 @@ TEST(Zero, SendsWhatItsStageSays) {
 // and what is gathered is read.
 TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
   for (const int zero : {2, 3}) {
-    const Plan plan = build_plan(
+    const Plan plan = nets::build_plan(
         spec_with(zero, 4, "bf16",
                   {"net.depth=6", "policy.bucket_mb=0.1", "layout.tp=2", "layout.order=tp-dp-cp-pp"}),
         1, no_workspace);
@@ -156,8 +156,8 @@ TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
 // A parameter is gathered while the part before it computes, and freed after its last use.
 TEST(Zero, StageThreeHoldsTwoPartsAtATime) {
   const Words deep = {"net.depth=8", "policy.recompute=full"};
-  const Plan whole = build_plan(spec_with(2, 4, "none", deep), 0, no_workspace),
-             shares = build_plan(spec_with(3, 4, "none", deep), 0, no_workspace);
+  const Plan whole = nets::build_plan(spec_with(2, 4, "none", deep), 0, no_workspace),
+             shares = nets::build_plan(spec_with(3, 4, "none", deep), 0, no_workspace);
   const Sizes s = sizes_of(whole);
   const double block = 12.0 * 64 * 64 * 4;  // bytes
   EXPECT_LT(static_cast<double>(bytes_of(shares, BufferKind::scratch) - bytes_of(whole, BufferKind::scratch)),
@@ -166,4 +166,4 @@ TEST(Zero, StageThreeHoldsTwoPartsAtATime) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 const ExpectedStep kExpected{0.12, 0.11, 0.13, "predicted"};
@@ -114,4 +114,4 @@ TEST(Advice, TheExpectationSurvivesTheRecord) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

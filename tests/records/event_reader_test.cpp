@@ -10,7 +10,7 @@
 
 #include "model/records/files/event_file.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST_F(EventReading, RandomBytesAreNoMessage) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

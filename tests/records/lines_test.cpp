@@ -12,7 +12,7 @@
 #include "model/records/files/lines.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 class Lines : public ::testing::Test {
@@ -87,4 +87,4 @@ TEST_F(Lines, OneOfAGigabyteIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 using nlohmann::json;
@@ -78,4 +78,4 @@ TEST(Naming, KeysOfOneLastWordAreSaidWhole) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

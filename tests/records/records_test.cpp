@@ -8,7 +8,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 using nlohmann::json;
@@ -122,4 +122,4 @@ TEST(Records, ABrokenKeyIsOneErrorThatNamesFileLineAndKey) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

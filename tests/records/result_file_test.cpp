@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST_F(ResultFile, TextOfAnyEncodingIsOneLineOfUtf8) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::records

@@ -7,7 +7,7 @@
 #include "reports/timeline.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -22,7 +22,7 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
     ReportRun r;
     r.set = "only";
     r.run.id = std::to_string(i);
-    r.run.run_class = RunClass::ok;
+    r.run.run_class = records::RunClass::ok;
     r.run.ranks = 1 << (rng() % 4);
     r.run.step_s.median = 0.01 + 0.001 * static_cast<double>(rng() % 50);  // ties happen
     r.run.spec.train.global_batch = 8;
@@ -34,7 +34,7 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
   size_t on_front = 0;
   for (size_t i = 0; i < 300; ++i) {
     const auto values = [&](size_t k) {
-      const RunRecord& r = d.runs[k].run;
+      const records::RunRecord& r = d.runs[k].run;
       return std::array<double, 3>{1 / r.rate(kStatistic), static_cast<double>(r.peak_rss_bytes),
                                    static_cast<double>(r.ranks) / r.rate(kStatistic)};
     };
@@ -64,7 +64,7 @@ TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
     ReportRun r;
     r.set = "only";
     r.run.id = std::to_string(d.runs.size());
-    r.run.run_class = RunClass::ok;
+    r.run.run_class = records::RunClass::ok;
     r.run.step_s.median = step;
     r.run.spec.train.global_batch = 8;
     r.axes = {{"policy.amp", amp}, {"data.workers", workers}};
@@ -124,8 +124,8 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
   std::mt19937_64 rng(seed);
   const int kStep = 1000;  // whole milliseconds, so that each can be checked
   for (int round = 0; round < 20; ++round) {
-    std::vector<OpSpan> spans;
-    const auto add = [&](int rank, Lane lane, const char* kind, int begin, int end) {
+    std::vector<trace::OpSpan> spans;
+    const auto add = [&](int rank, plan::Lane lane, const char* kind, int begin, int end) {
       spans.push_back(
           {{rank, 0, -1, -1, 0, lane, begin * int64_t{1000000}, end * int64_t{1000000}}, "op", kind});
     };
@@ -134,10 +134,10 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
         const int begin = at + static_cast<int>(rng() % 30),
                   end = std::min<int>(kStep, begin + 1 + rng() % 60);
         if (begin >= kStep) break;
-        add(rank, Lane::compute, rng() % 8 == 0 ? "fetch" : "gemm", begin, end);
+        add(rank, plan::Lane::compute, rng() % 8 == 0 ? "fetch" : "gemm", begin, end);
         at = end;
       }
-      for (const Lane lane : {Lane::dp, Lane::tp})
+      for (const plan::Lane lane : {plan::Lane::dp, plan::Lane::tp})
         for (int at = static_cast<int>(rng() % 50); at < kStep;) {
           const int end = std::min<int>(kStep, at + 1 + rng() % 80);
           add(rank, lane, "all_reduce", at, end);
@@ -151,11 +151,11 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
       int gap = 0;
       for (int ms = 0; ms <= kStep; ++ms) {
         bool computing = false, communicating = false, busy = false;
-        for (const OpSpan& s : spans)
+        for (const trace::OpSpan& s : spans)
           if (s.rank == rank && ms < kStep && s.begin_ns <= ms * 1000000l && ms * 1000000l < s.end_ns) {
             computing = computing || s.kind == "gemm";
             communicating = communicating || s.kind == "all_reduce";
-            busy = busy || s.lane == Lane::compute;
+            busy = busy || s.lane == plan::Lane::compute;
           }
         if (ms < kStep) exposed += communicating && !computing;
         if (ms < kStep && !busy) {
@@ -171,11 +171,11 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
     double hidden_and_exposed = 0, of_collectives = 0;
     for (const Segment& s : t.segments)
       if (s.what.starts_with("communication")) hidden_and_exposed += s.end_ms - s.begin_ms;
-    for (const OpSpan& s : spans)
+    for (const trace::OpSpan& s : spans)
       if (s.kind == "all_reduce") of_collectives += 1e-6 * static_cast<double>(s.end_ns - s.begin_ns);
     EXPECT_NEAR(hidden_and_exposed, of_collectives, 1e-6);
   }
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 #include "model/base/system/files.h"
 #include "perfmodel/machine/shipped.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -68,11 +68,11 @@ TEST(ChartFile, NamesThatAreMissingLeftOverOrTakenTwiceAreErrors) {
 }
 
 TEST(ChartFile, EveryFileIsVegaLiteWhoseOwnNamesAreUsed) {
-  const std::string folder = shipped("reports/figures/specs");
+  const std::string folder = perf::shipped("reports/figures/specs");
   const json base = json::parse(read_file(folder + "/base.vl.json"));
   size_t charts = 0;
-  std::vector<std::string> files = files_in(folder, ".json");
-  for (const std::string& file : files_in(folder + "/pages", ".json")) files.push_back(file);
+  std::vector<std::string> files = perf::files_in(folder, ".json");
+  for (const std::string& file : perf::files_in(folder + "/pages", ".json")) files.push_back(file);
   for (const std::string& file : files) {
     SCOPED_TRACE(file);
     const std::string text = read_file(file);
@@ -93,4 +93,4 @@ TEST(ChartFile, EveryFileIsVegaLiteWhoseOwnNamesAreUsed) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

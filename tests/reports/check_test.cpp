@@ -9,7 +9,7 @@
 #include "model/base/error.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 class Check : public ::testing::Test {
@@ -162,4 +162,4 @@ TEST_F(Check, WhatCannotBeComparedIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -9,7 +9,7 @@
 #include "reports/comparison/statistics.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 TEST(Statistics, StudentsDistributionIsTheIntegralOfItsDensity) {
@@ -211,4 +211,4 @@ TEST(Compare, CountsWhatHasNoPartner) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

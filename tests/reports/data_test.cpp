@@ -14,7 +14,7 @@
 #include "tests/paths.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
@@ -225,15 +225,16 @@ TEST(ReportData, RunsOutsideOfASweepAreNamedByTheirDifferences) {
 TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
-  save_machine(machine_from_spec("little",
-                                 {.host = "h",
-                                  .cpu = "c",
-                                  .isa = "avx2",
-                                  .cores = 2,
-                                  .memory_bytes = 8'000'000'000,
-                                  .cache_bytes = 16'000'000},
-                                 {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}}),
-               (dir.path / "machine.yaml").string());
+  perf::save_machine(
+      perf::machine_from_spec("little",
+                              {.host = "h",
+                               .cpu = "c",
+                               .isa = "avx2",
+                               .cores = 2,
+                               .memory_bytes = 8'000'000'000,
+                               .cache_bytes = 16'000'000},
+                              {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}}),
+      (dir.path / "machine.yaml").string());
   const ReportData d = collect({dir.path}, {.machine = dir.path / "machine.yaml"});
   EXPECT_TRUE(d.problems.empty()) << d.problems[0];
   EXPECT_EQ(d.machine, "little");
@@ -245,21 +246,22 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   }
   const ReportRun* shown = ops_run(d);
   ASSERT_NE(shown, nullptr);
-  for (const OpRecord& o : shown->run.ops) EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
+  for (const records::OpRecord& o : shown->run.ops)
+    EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
 }
 
 // A report's prediction equals that of `isobar predict`, on cores and accelerators.
 TEST(ReportData, AReportPredictsWhatPredictAnswers) {
-  const Machine cores =
-      machine_from_spec("cores",
-                        {.host = "h",
-                         .cpu = "c",
-                         .isa = "avx2",
-                         .cores = 2,
-                         .memory_bytes = 8'000'000'000,
-                         .cache_bytes = 16'000'000},
-                        {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
-  const Machine gpus = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
+  const perf::Machine cores =
+      perf::machine_from_spec("cores",
+                              {.host = "h",
+                               .cpu = "c",
+                               .isa = "avx2",
+                               .cores = 2,
+                               .memory_bytes = 8'000'000'000,
+                               .cache_bytes = 16'000'000},
+                              {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
+  const perf::Machine gpus = perf::load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   std::vector<double> steps;
   for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
     SCOPED_TRACE(device);
@@ -268,16 +270,16 @@ TEST(ReportData, AReportPredictsWhatPredictAnswers) {
     s.run.device = *value_named<RunDevice>(device);
     s.run.threads = 1;
     MadeUpResults(dir.path).write_run("run1", s, {{"gpus", 2}});
-    save_machine(*machine, (dir.path / "machine.yaml").string());
+    perf::save_machine(*machine, (dir.path / "machine.yaml").string());
     const ReportData d = collect({dir.path}, {.machine = dir.path / "machine.yaml"});
     ASSERT_EQ(d.predicted().size(), 1u) << (d.problems.empty() ? "" : d.problems[0]);
     const RunPrediction& reported = *d.predicted()[0]->prediction;
-    const Prediction p = predict(s, *machine, {});
+    const perf::Prediction p = perf::predict(s, *machine, {});
     EXPECT_DOUBLE_EQ(reported.step_s, p.step_s);
     EXPECT_DOUBLE_EQ(reported.lower, p.lower);
     EXPECT_DOUBLE_EQ(reported.upper, p.upper);
     EXPECT_EQ(reported.memory_total, p.memory_total);
-    EXPECT_EQ(p.device, device == std::string("cuda") ? Device::accelerator : Device::cores);
+    EXPECT_EQ(p.device, device == std::string("cuda") ? perf::Device::accelerator : perf::Device::cores);
     steps.push_back(reported.step_s);
   }
   EXPECT_NE(steps[0], steps[1]);
@@ -291,7 +293,7 @@ TEST(ReportData, OpLinesAreSumsPerStep) {
   ASSERT_NE(r, nullptr);
   EXPECT_EQ(r, d.best());
   double total = 0, flops = 0, line_total = 0, line_flops = 0;
-  for (const OpRecord& o : r->run.ops) {
+  for (const records::OpRecord& o : r->run.ops) {
     total += o.seconds / 12;
     flops += o.flops / 12;
   }
@@ -316,7 +318,7 @@ TEST(ReportData, TheFastestRunsRanksAreToldWithTheirEnergy) {
   ASSERT_EQ(t->rows.size(), static_cast<size_t>(best.run.ranks));
   EXPECT_EQ(t->rows[0][1].text, "node0");
   for (size_t rank = 0; rank < t->rows.size(); ++rank) {
-    const RankRecord& r = best.run.ranks_record.ranks[rank];
+    const records::RankRecord& r = best.run.ranks_record.ranks[rank];
     EXPECT_NEAR(t->rows[rank][2].value, 1e3 * *r.compute_s, 1e-9);
     EXPECT_NEAR(t->rows[rank][4].value, 1e3 * (r.step_s - *r.compute_s - 0.001), 1e-9);
   }
@@ -344,7 +346,7 @@ TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
 
 TEST(ReportData, OpsOfPartsOfAKindFallTogetherByWhatTheRecordSaysAndNotByTheName) {
   const auto in_kind = [](const char* path, const char* kind, const char* part) {
-    OpRecord o;
+    records::OpRecord o;
     o.path = path, o.part = {kind, part};
     return o.path_in_kind();
   };
@@ -370,4 +372,4 @@ TEST(ReportData, BadInputsAreNamed) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,11 +5,11 @@
 
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
-RunRecord waiting(int64_t workers, double step, double wait) {
-  RunRecord r;
+records::RunRecord waiting(int64_t workers, double step, double wait) {
+  records::RunRecord r;
   r.spec.train.global_batch = 16;
   r.spec.layout.dp = 2;
   r.spec.data.workers = workers;
@@ -42,17 +42,18 @@ TEST(DataWait, SaysWhatIsDeliveredAndHowManyThreadsWouldKeepUp) {
 }
 
 TEST(DataWait, TellsDecompressingApartWhereItsPriceWasMeasured) {
-  Machine m = test::machine();
-  m[Coef::read_zarr].value = 1e-10, m[Coef::read_decode].value = 9e-10, m[Coef::read_sample].value = 1e-12;
-  m[Coef::read_decode].provenance = {"spec"};
+  perf::Machine m = test::machine();
+  m[perf::Coef::read_zarr].value = 1e-10, m[perf::Coef::read_decode].value = 9e-10,
+  m[perf::Coef::read_sample].value = 1e-12;
+  m[perf::Coef::read_decode].provenance = {"spec"};
   EXPECT_FALSE(says(why_it_waits(waiting(2, 0.1, 0.05), &m), "decompressing"));
-  m[Coef::read_decode].provenance = {"read_decode/f32/own"};
+  m[perf::Coef::read_decode].provenance = {"read_decode/f32/own"};
   const std::string reported = why_it_waits(waiting(2, 0.1, 0.05), &m);
   EXPECT_TRUE(says(reported, "decompressing is 90 % of reading")) << reported;
-  RunRecord hdf5 = waiting(2, 0.1, 0.05);
+  records::RunRecord hdf5 = waiting(2, 0.1, 0.05);
   hdf5.spec.data.train = "era5/train";
   EXPECT_FALSE(says(why_it_waits(hdf5, &m), "decompressing"));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

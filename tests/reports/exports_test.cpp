@@ -12,7 +12,7 @@
 #include "reports/live/watch.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,12 +69,12 @@ T as(const std::string& s) {
 }
 
 TEST(Exports, CrcIsCastagnolis) {
-  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);  // the check value of RFC 3720's CRC
+  EXPECT_EQ(records::crc32c("123456789"), 0xE3069283u);  // the check value of RFC 3720's CRC
   std::mt19937_64 rng(std::random_device{}());
   for (int n = 0; n < 50; ++n) {
     std::string s;
     for (int i = 0; i < n; ++i) s += static_cast<char>(rng());
-    EXPECT_EQ(crc32c(s), slow_crc(s));
+    EXPECT_EQ(records::crc32c(s), slow_crc(s));
   }
 }
 
@@ -115,17 +115,17 @@ TEST(Exports, EventFilesHoldEveryCurve) {
     curves[value.bytes.at(1).at(0)][static_cast<int64_t>(event.numbers.at(2))] =
         as<float>(value.bytes.at(2).at(0));
   }
-  const RunRecord& run = d.runs[0].run;
+  const records::RunRecord& run = d.runs[0].run;
   EXPECT_NE(plugin.find("hparams"), std::string::npos);
   EXPECT_NE(plugin.find("train.global_batch"), std::string::npos);
   EXPECT_EQ(run.set_up.seconds.at("planning"), 0.5);
   ASSERT_EQ(curves["Loss/train"].size(), run.steps.size());
-  for (const StepRecord& s : run.steps) {
+  for (const records::StepRecord& s : run.steps) {
     EXPECT_FLOAT_EQ(curves["Loss/train"][s.step], static_cast<float>(s.loss.value()));
     EXPECT_FLOAT_EQ(curves["Avg iters per sec"][s.step], static_cast<float>(1 / s.seconds));
   }
   ASSERT_EQ(curves["RMSE(u10m)/valid"].size(), run.valid.size());
-  for (const ValidRecord& v : run.valid)
+  for (const records::ValidRecord& v : run.valid)
     EXPECT_FLOAT_EQ(curves["RMSE(u10m)/valid"][v.step], static_cast<float>(v.rmse[0]));
 }
 
@@ -234,4 +234,4 @@ TEST(Watch, LabelsTellTrialsApartAndGiveWayToWhatIsSaidOfThem) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -20,7 +20,7 @@
 #include "model/records/advice.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::report {
 
 class MadeUpResults {
  public:
@@ -78,22 +78,26 @@ class MadeUpResults {
   double write_run(const std::string& id, const RunSpec& s, const json& axes, int valid_every = 0,
                    int steps = 12) {
     const std::filesystem::path run = dir_ / "trials" / id;
-    const Plan plan = build_plan(s, 0, {});
+    const plan::Plan plan = nets::build_plan(s, 0, {});
     std::map<std::string, json> ops;
     double step_s = 0;
-    for (const Invocation& i : plan.train)
+    for (const plan::Invocation& i : plan.train)
       for (int32_t o = plan.routines[i.routine].first;
            o < plan.routines[i.routine].first + plan.routines[i.routine].count; ++o) {
-        const Op& op = plan.ops[o];
-        const Work w = work(op, plan);
+        const plan::Op& op = plan.ops[o];
+        const plan::Work w = plan::work(op, plan);
         const double seconds =
             (w.flops / (s.policy.amp == Amp::bf16 ? 9e10 : 5e10) + w.bytes() / 1.2e10 + 2e-6) *
             std::exp(normal(0.1));
         step_s += seconds;
         json& j = ops[op.path];
         if (j.is_null())
-          j = {{"path", op.path}, {"kind", name_of(op.kind)}, {"lane", name_of(op.lane)},
-               {"count", 0},      {"seconds", 0.0},           {"flops", 0.0},
+          j = {{"path", op.path},
+               {"kind", plan::name_of(op.kind)},
+               {"lane", plan::name_of(op.lane)},
+               {"count", 0},
+               {"seconds", 0.0},
+               {"flops", 0.0},
                {"bytes", 0.0}};
         if (op.part >= 0)
           j["part"] = {{"kind", plan.parts[op.part].kind}, {"path", plan.parts[op.part].path}};
@@ -108,8 +112,8 @@ class MadeUpResults {
       lines += j.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     };
     json memory = json::object();
-    for (int k = 0; k < kBufferKinds; ++k)
-      memory[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
+    for (int k = 0; k < plan::kBufferKinds; ++k)
+      memory[plan::name_of(static_cast<plan::BufferKind>(k))] = plan.memory.by_kind[k];
     line({{"event", "run_start"},
           {"schema", 1},
           {"time_utc", "2026-01-02T03:04:05Z"},
@@ -259,15 +263,15 @@ class SlowForItsLoader {
       "200 ms a step, 100 expected (predicted): the loader, 100 ms of waiting (4 workers would keep up, 2 "
       "are)";
   explicit SlowForItsLoader(const std::filesystem::path& run) : file_(run / "result.jsonl") {
-    StartRecord start;
+    records::StartRecord start;
     start.spec = to_json(MadeUpResults::spec(1, "none", 2));
     start.ranks = 1;
-    start.provenance = {{"expected", to_json(ExpectedStep{0.1, 0.09, 0.11, "predicted"})}};
-    append_line(file_, line_of(start));
+    start.provenance = {{"expected", records::to_json(records::ExpectedStep{0.1, 0.09, 0.11, "predicted"})}};
+    append_line(file_, records::line_of(start));
   }
   void steps(int n) {
     for (; n > 0; --n)
-      append_line(file_, line_of(StepRecord{
+      append_line(file_, records::line_of(records::StepRecord{
                              .step = ++done_, .seconds = 0.2, .samples_per_s = 40, .data_wait_s = 0.1}));
   }
 
@@ -276,4 +280,4 @@ class SlowForItsLoader {
   int64_t done_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::report

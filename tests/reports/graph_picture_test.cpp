@@ -8,7 +8,7 @@
 #include "model/base/spec/spec.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 int64_t times(const std::string& text, const std::string& word) {
@@ -18,7 +18,7 @@ int64_t times(const std::string& text, const std::string& word) {
 }
 
 TEST(GraphPicture, DrawsEveryNodeAndWhatLiesBetweenRanks) {
-  GraphPicture g;
+  nets::GraphPicture g;
   g.nodes = {{50, 0, 0, true}, {50, 1, 0, true}, {49, 0, 1, true}, {49, 179, 1, false}, {49, -179, 1, true}};
   g.edges = {{0, 1}, {1, 0}, {0, 2}, {3, 4}, {1, 2}, {2, 1}};
   const std::string svg = graph_svg(g, "a < b & c");
@@ -34,19 +34,19 @@ TEST(GraphPicture, DrawsEveryNodeAndWhatLiesBetweenRanks) {
 
 TEST(GraphPicture, OfANetIsCutAsItsPlanIs) {
   const NetSpec net = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", {})->net;
-  const GraphPicture whole = graph_picture(net, 1), cut = graph_picture(net, 3);
+  const nets::GraphPicture whole = nets::graph_picture(net, 1), cut = nets::graph_picture(net, 3);
   EXPECT_EQ(whole.nodes.size(), 39u) << "all downstream, and upstream the box that edges read";
   int64_t between = 0;
   for (const auto& [from, to] : cut.edges)
     between += cut.nodes[static_cast<size_t>(from)].rank != cut.nodes[static_cast<size_t>(to)].rank;
   int64_t reported = 0;
-  const std::vector<GraphCut> cuts = graph_cuts(net, 3);
-  for (const CutOfEdges& e : cuts.at(0).edges) reported += e.cut;
+  const std::vector<nets::GraphCut> cuts = nets::graph_cuts(net, 3);
+  for (const nets::CutOfEdges& e : cuts.at(0).edges) reported += e.cut;
   EXPECT_EQ(between, reported);
   for (const auto& n : whole.nodes) EXPECT_EQ(n.rank, 0);
-  EXPECT_TRUE(
-      graph_picture(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {})->net, 2).nodes.empty());
+  EXPECT_TRUE(nets::graph_picture(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {})->net, 2)
+                  .nodes.empty());
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -7,14 +7,14 @@
 #include "reports/tables/report_tables.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr int64_t kTracedSteps = 10;
 
 ReportData traced_on_h100() {
   ReportData d;
-  d.predictor = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  d.predictor = perf::load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   d.predictor->peaks.at("bf16").value = 700e12;
   d.predictor->peaks.at("memory").value = 2.8e12;
   ReportRun r;
@@ -25,7 +25,7 @@ ReportData traced_on_h100() {
   r.run.ranks = r.run.ranks_on_host = r.run.threads = 1;
   r.run.step_s = step_stats(std::vector<double>(kTracedSteps, 0.1123));
   for (const CsvRow& row : read_csv(source_dir() + "/tests/reports/h100_vit_1536_ops.csv").rows) {
-    OpRecord op;
+    records::OpRecord op;
     op.path = row.text("path") + " " + row.text("shape");
     op.kind = row.text("kind");
     op.lane = "compute";
@@ -66,11 +66,11 @@ TEST(KindsTable, SaysWhatAnH100sStepLosesAndWhere) {
 
 TEST(KindsTable, IsForAcceleratorsOnly) {
   ReportData d = traced_on_h100();
-  d.predictor = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
+  d.predictor = perf::load_machine(source_dir() + "/configs/machines/example-2core.yaml");
   EXPECT_TRUE(kinds_table(d, d.runs[0]).rows.empty());
   d.predictor.reset();
   EXPECT_TRUE(kinds_table(d, d.runs[0]).rows.empty());
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -19,7 +19,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
@@ -273,4 +273,4 @@ TEST(Http, NamesOfFilesSurviveAnAddress) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -23,7 +23,7 @@
 #include "tests/pattern.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,13 +180,14 @@ TEST(Page, EveryColourStandsOutFromThePaperLightAndDark) {
 
 // Every term that a coefficient names has its own colour.
 TEST(Page, EveryTermOfAPredictionHasAColour) {
-  for (size_t i = 0; i < kCoefs; ++i)
-    if (const std::string name = info_of(i).term; !name.empty()) {
+  for (size_t i = 0; i < perf::kCoefs; ++i)
+    if (const std::string name = perf::info_of(i).term; !name.empty()) {
       EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
     }
   for (const char* name :
-       {term::kExposed, term::kSlowdown, term::kBubble, term::kImbalance, term::kReading, term::kStolen,
-        term::kDataWait, term::kBoundaries, term::kTensor, term::kContext, term::kTransfers, term::kData})
+       {perf::term::kExposed, perf::term::kSlowdown, perf::term::kBubble, perf::term::kImbalance,
+        perf::term::kReading, perf::term::kStolen, perf::term::kDataWait, perf::term::kBoundaries,
+        perf::term::kTensor, perf::term::kContext, perf::term::kTransfers, perf::term::kData})
     EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
 }
 
@@ -207,8 +208,8 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
     EXPECT_EQ(row["policy_amp"], name_of(run.run.spec.policy.amp));
     EXPECT_EQ(row["layout_dp"], run.run.spec.layout.dp);
     EXPECT_EQ(row["data_workers"], run.run.spec.data.workers);
-    EXPECT_EQ(row["class"], name_of(run.run.run_class));
-    if (run.run.run_class == RunClass::ok) {
+    EXPECT_EQ(row["class"], records::name_of(run.run.run_class));
+    if (run.run.run_class == records::RunClass::ok) {
       EXPECT_DOUBLE_EQ(row["step_s_p10"].get<double>(), run.run.step_s.p10);
       EXPECT_DOUBLE_EQ(row["predicted_s"].get<double>(), run.prediction->step_s);
     } else {
@@ -230,13 +231,13 @@ TEST(Page, RunsHaveTheirMeasuredMfuWhereAMachineGivesThePeak) {
   MadeUpResults(dir.path).write_sweep();
   ReportData d = collect({dir.path}, {});
   const json without = run_rows(d);
-  d.predictor = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
+  d.predictor = perf::load_machine(source_dir() + "/configs/machines/example-2core.yaml");
   const json with = run_rows(d);
   int timed = 0;
   for (size_t i = 0; i < d.runs.size(); ++i) {
     const ReportRun& run = d.runs[i];
     EXPECT_TRUE(without[i]["measured_mfu"].is_null());
-    if (run.run.run_class != RunClass::ok) continue;
+    if (run.run.run_class != records::RunClass::ok) continue;
     const double flops = 3e9 * run.rate() / run.run.ranks;
     EXPECT_DOUBLE_EQ(without[i]["measured_model_flops_per_s_rank"].get<double>(), flops);
     EXPECT_DOUBLE_EQ(with[i]["measured_mfu"].get<double>(), flops / roof_of(run, *d.predictor).flops);
@@ -384,4 +385,4 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

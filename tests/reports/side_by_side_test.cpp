@@ -13,7 +13,7 @@
 #include "tests/paths.h"
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -22,21 +22,21 @@ const std::string kMachine = source_dir() + "/configs/machines/example-2core.yam
 
 // Three steps of all ranks with random op durations; rank r enters each step r * 2 us late.
 void write_made_up_trace(const std::filesystem::path& file, const RunSpec& spec, std::mt19937_64& rng) {
-  std::vector<Plan> plans;
-  std::vector<Program> programs;
-  std::vector<Timeline> timelines(static_cast<size_t>(spec.layout.world()));
+  std::vector<plan::Plan> plans;
+  std::vector<plan::Program> programs;
+  std::vector<trace::Timeline> timelines(static_cast<size_t>(spec.layout.world()));
   for (int rank = 0; rank < spec.layout.world(); ++rank) {
-    plans.push_back(build_plan(spec, rank, {}));
-    programs.push_back(link_step(spec, plans.back()));
+    plans.push_back(nets::build_plan(spec, rank, {}));
+    programs.push_back(nets::link_step(spec, plans.back()));
   }
   for (int rank = 0; rank < spec.layout.world(); ++rank) {
-    Timeline& t = timelines[static_cast<size_t>(rank)];
+    trace::Timeline& t = timelines[static_cast<size_t>(rank)];
     int64_t now = 2'000 * rank;
     for (int32_t step = 0; step < 3; ++step) {
       const int64_t begin = now;
-      const Program& program = programs[static_cast<size_t>(rank)];
+      const plan::Program& program = programs[static_cast<size_t>(rank)];
       for (size_t i = 0; i < program.instrs.size(); ++i) {
-        const Instr& instr = program.instrs[i];
+        const plan::Instr& instr = program.instrs[i];
         const auto took = static_cast<int64_t>(1 + rng() % 5'000);
         t.spans.push_back(
             {rank, step, static_cast<int32_t>(i), instr.op, instr.micro, instr.lane, now, now + took});
@@ -46,9 +46,9 @@ void write_made_up_trace(const std::filesystem::path& file, const RunSpec& spec,
       now += 700;
     }
   }
-  std::vector<RankTrace> traces;
+  std::vector<trace::RankTrace> traces;
   for (size_t r = 0; r < plans.size(); ++r) traces.push_back({&timelines[r], &plans[r], &programs[r]});
-  write_chrome_trace(file, traces);
+  trace::write_chrome_trace(file, traces);
 }
 
 class Beside : public testing::Test {
@@ -93,7 +93,7 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
     spec.policy.micro_batch = 2;
     const ReportData d = traced(spec);
     const json both = written(d);
-    const TraceFile was = read_chrome_trace(trace());
+    const trace::TraceFile was = trace::read_chrome_trace(trace());
     const int32_t step = side_by_side(d, {}).step;
     const auto slices = slices_of(both);
     size_t measured = 0;
@@ -112,19 +112,19 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
         EXPECT_EQ(own[0].at("name"), "step " + std::to_string(step));
         EXPECT_EQ(own[0].at("ts"), twin->second.at(0).at("ts"));  // relative to the rank's own begin
         EXPECT_NEAR(twin->second[0].at("dur").get<double>(), 1e6 * d.runs[0].prediction->step_s, 2e-3);
-        for (const StepTime& s : was.steps)
+        for (const trace::StepTime& s : was.steps)
           if (s.rank == rank && s.step == step) {
             EXPECT_NEAR(own[0].at("dur").get<double>(), 1e-3 * static_cast<double>(s.end_ns - s.begin_ns),
                         1e-6);
           }
       }
     }
-    const TraceFile read = read_chrome_trace(dir_.path / "both.json");
+    const trace::TraceFile read = trace::read_chrome_trace(dir_.path / "both.json");
     EXPECT_EQ(read.spans.size() + read.steps.size(), measured);  // predicted tracks are left out
     EXPECT_EQ(read.steps.size(), static_cast<size_t>(2 * pp));
     int64_t sum = 0, sum_was = 0;
-    for (const OpSpan& s : read.spans) sum += s.end_ns - s.begin_ns;
-    for (const OpSpan& s : was.spans)
+    for (const trace::OpSpan& s : read.spans) sum += s.end_ns - s.begin_ns;
+    for (const trace::OpSpan& s : was.spans)
       if (s.step == step) sum_was += s.end_ns - s.begin_ns;
     EXPECT_EQ(sum, sum_was);
   }
@@ -134,8 +134,9 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
 TEST_F(Beside, PredictedSpansAddUpToThePrediction) {
   SCOPED_TRACE(seed_);
   ReportData d = traced(MadeUpResults::spec(1, "none", 0));
-  (*d.predictor)[Coef::step].value = 0;
-  const double step_s = predict(spec_as_run(d.runs[0].run), *d.predictor, options_of(d.runs[0])).step_s;
+  (*d.predictor)[perf::Coef::step].value = 0;
+  const double step_s =
+      perf::predict(records::spec_as_run(d.runs[0].run), *d.predictor, options_of(d.runs[0])).step_s;
   const auto slices = slices_of(written(d));
   double sum = 0;
   size_t spans = 0;
@@ -184,7 +185,7 @@ TEST_F(Beside, WhatCannotBeShownIsRefused) {
   ReportData d = traced(spec);
   EXPECT_EQ(refusal(d), "taken");
   std::string text = read_file(trace());
-  const std::string op = "\"path\":\"" + build_plan(spec, 0, {}).ops.at(3).path + "\"";
+  const std::string op = "\"path\":\"" + nets::build_plan(spec, 0, {}).ops.at(3).path + "\"";
   const std::string other = "\"path\":\"of/another/net\"";
   for (size_t at = 0; (at = text.find(op, at)) != std::string::npos; at += other.size())
     text.replace(at, op.size(), other);
@@ -199,4 +200,4 @@ TEST_F(Beside, WhatCannotBeShownIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -104,4 +104,4 @@ TEST(Tables, NumbersForPeople) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

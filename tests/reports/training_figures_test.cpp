@@ -7,7 +7,7 @@
 
 #include "reports/figures/figures.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 using nlohmann::json;
@@ -45,9 +45,9 @@ TEST(TrainingFigures, NormAndConditionOfTheJacobianAreTheRecords) {
   ReportRun run;
   std::map<int64_t, double> norms, conditions;
   for (int64_t step = 10; step <= 100; step += 10) {
-    ValidRecord v{.step = step, .loss = number(rng)};
+    records::ValidRecord v{.step = step, .loss = number(rng)};
     if (step > 20) {  // tracked only from here on, as in a resumed run
-      v.jacobian = JacobianRecord{.samples = 8, .frobenius = number(rng)};
+      v.jacobian = records::JacobianRecord{.samples = 8, .frobenius = number(rng)};
       norms[step] = v.jacobian->frobenius;
       if (rng() % 2 == 0 || step == 30) conditions[step] = *(v.jacobian->condition = number(rng));
     }
@@ -87,4 +87,4 @@ TEST(TrainingFigures, PerplexityHasTheCurveOfValidation) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -13,7 +13,7 @@
 
 #include "tests/reports/fixture.h"
 
-namespace isobar {
+namespace isobar::report {
 namespace {
 
 TEST(Watch, NamesContendedTrialsAndTheFastestByTheStatisticOfItsSteps) {
@@ -60,16 +60,16 @@ TEST(Watch, ARunningTrialIsAdvised) {
 
 class RunWatched : public ::testing::Test {
  protected:
-  void write(const std::vector<Record>& records) {
-    for (const Record& r : records) append_line(dir_.path / "result.jsonl", line_of(r));
+  void write(const std::vector<records::Record>& records) {
+    for (const records::Record& r : records) append_line(dir_.path / "result.jsonl", records::line_of(r));
   }
-  static StepRecord step(int64_t n, double loss, double seconds = 0.1) {
-    StepRecord r{.step = n, .seconds = seconds, .samples_per_s = 8 / seconds};
+  static records::StepRecord step(int64_t n, double loss, double seconds = 0.1) {
+    records::StepRecord r{.step = n, .seconds = seconds, .samples_per_s = 8 / seconds};
     r.loss = loss;
     return r;
   }
-  static StartRecord start() {
-    StartRecord r;
+  static records::StartRecord start() {
+    records::StartRecord r;
     r.spec = {{"net", {{"kind", "vit"}}}, {"train", {{"steps", 100}, {"global_batch", 8}}}};
     r.ranks = 2;
     return r;
@@ -85,12 +85,12 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
   EXPECT_EQ(watch.state().steps.size(), 2u);
   EXPECT_NEAR(watch.state().left_s(), 9.8, 1e-9);
   // An incomplete line is not a record yet
-  const std::string whole = line_of(step(3, 3)) + "\n";
+  const std::string whole = records::line_of(step(3, 3)) + "\n";
   std::ofstream(dir_.path / "result.jsonl", std::ios::app) << whole.substr(0, 20);
   watch.refresh();
   EXPECT_EQ(watch.state().steps.size(), 2u);
   std::ofstream(dir_.path / "result.jsonl", std::ios::app) << whole.substr(20);
-  ValidRecord valid{.step = 3};
+  records::ValidRecord valid{.step = 3};
   valid.loss = 3.5;
   write({valid});
   watch.refresh();
@@ -101,11 +101,11 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
         "loss 3.000 (lowest 3.000 at step 3), validation 3.500 (x)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   // Resumed from step 2: repeated steps count once
-  StartRecord again = start();
+  records::StartRecord again = start();
   again.resumed = true;
-  ResumeRecord from;
+  records::ResumeRecord from;
   from.step = 2;
-  EndRecord end;
+  records::EndRecord end;
   end.status = "failed", end.failure = "numeric", end.message = "loss is nan";
   write({again, from, step(3, 2.5), step(4, 2), end});
   watch.refresh();
@@ -135,4 +135,4 @@ TEST(Curve, PutsEachPointInItsCell) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::report

@@ -15,7 +15,7 @@
 #include "model/skill/error_map.h"
 #include "model/skill/spectrum.h"
 
-namespace isobar {
+namespace isobar::skill {
 namespace {
 
 using Real = long double;
@@ -280,4 +280,4 @@ TEST(ErrorMap, IsTheRootMeanSquareOfWhatCountsInEachBlock) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::skill

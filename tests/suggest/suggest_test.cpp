@@ -7,7 +7,7 @@
 #include "model/base/system/files.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::suggest {
 namespace {
 
 TEST(RegretBound, IsReadToItsEnd) {
@@ -20,11 +20,11 @@ TEST(RegretBound, IsReadToItsEnd) {
 class SweepFieldTest : public ::testing::Test {
  protected:
   SweepFieldTest() {
-    matrix_ = expand(load_sweep_spec(source_dir() + "/configs/sweeps/demo.yaml"));
+    matrix_ = sweep::expand(sweep::load_sweep_spec(source_dir() + "/configs/sweeps/demo.yaml"));
     options_.machine = source_dir() + "/configs/machines/example-2core.yaml";
     options_.results = source_dir() + "/no-such-results";
   }
-  Matrix matrix_;
+  sweep::Matrix matrix_;
   FieldOptions options_;
 };
 
@@ -37,14 +37,14 @@ TEST_F(SweepFieldTest, WithoutResultsEveryTrialCanRunAndRoundsStopWithThem) {
   int64_t shown = 0, ran = 0;
   const RoundsOutcome o = suggest_rounds(
       field, {.count = 3, .bound = 0.5},
-      [&](const Matrix& part) {
+      [&](const sweep::Matrix& part) {
         EXPECT_EQ(part.trials.size(), 3u);
         ++ran;
-        SweepOutcome none;
+        sweep::SweepOutcome none;
         none.interrupted = true;
         return none;
       },
-      [&](const Outlook& outlook) {
+      [&](const perf::Outlook& outlook) {
         EXPECT_EQ(outlook.next.size(), 3u);
         EXPECT_EQ(json_of(field, outlook).at("next").size(), 3u);
         EXPECT_NE(text_of(field, outlook).find("not measured yet"), std::string::npos);
@@ -61,4 +61,4 @@ TEST_F(SweepFieldTest, AcceleratorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::suggest

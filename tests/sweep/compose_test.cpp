@@ -9,7 +9,7 @@
 #include "model/base/text/yaml.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 class Compose : public SweepTest {
@@ -143,4 +143,4 @@ TEST(Yaml, WhatIsWrittenReadsBack) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

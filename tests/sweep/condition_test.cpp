@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -235,4 +235,4 @@ TEST_F(ConditionTest, WordsReplaceRules) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

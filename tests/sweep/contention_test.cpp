@@ -7,12 +7,12 @@
 #include "bench/sweep/results/summary.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
-std::vector<size_t> marked(const std::vector<Signs>& trials) {
+std::vector<size_t> marked(const std::vector<records::Signs>& trials) {
   std::vector<size_t> out;
-  const std::vector<Contention> all = contention_of(trials);
+  const std::vector<records::Contention> all = records::contention_of(trials);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].marked()) out.push_back(i);
   return out;
@@ -26,11 +26,12 @@ TEST(Contention, MarksWhatScattersFarMoreThanItsSiblings) {
   EXPECT_EQ(marked({{2, 0.06}, {2, 1.24}, {2, 0.05}, {2, 0.05}}), nobody) << "three siblings are too few";
   EXPECT_EQ(marked({{2, 0.06}, {2, -1}, {2, 1.24}, {2, -1}, {2, 0.05}, {2, -1}}), nobody)
       << "what was not timed is no sibling";
-  EXPECT_EQ(contention_of({}).size(), 0u);
+  EXPECT_EQ(records::contention_of({}).size(), 0u);
 }
 
 TEST(Contention, ATrialWhoseCoresOthersHadIsBusyHoweverEvenItsStepsAre) {
-  const auto c = contention_of({{2, 0.02}, {2, 0.02, 0.02, 0.5}, {2, 0.02, 0.02, 0.05}, {2, -1, 0, 0.5}});
+  const auto c =
+      records::contention_of({{2, 0.02}, {2, 0.02, 0.02, 0.5}, {2, 0.02, 0.02, 0.05}, {2, -1, 0, 0.5}});
   EXPECT_FALSE(c[0].busy || c[2].busy || c[3].busy);
   EXPECT_TRUE(c[1].busy);
   EXPECT_FALSE(c[1].marked()) << "nothing stands out";
@@ -38,7 +39,7 @@ TEST(Contention, ATrialWhoseCoresOthersHadIsBusyHoweverEvenItsStepsAre) {
 }
 
 TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
-  std::vector<Signs> trials;
+  std::vector<records::Signs> trials;
   for (int i = 0; i < 6; ++i) {
     trials.push_back({1, 0.05});
     trials.push_back({4, 0.4});  // oversubscribed ranks always scatter
@@ -51,22 +52,22 @@ TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
 }
 
 TEST(Contention, TheMedianLeavesTheTrialItselfOut) {
-  const auto c = contention_of({{1, 0.5}, {1, 0.1}, {1, 0.2}, {1, 0.3}, {1, 0.4}});
+  const auto c = records::contention_of({{1, 0.5}, {1, 0.1}, {1, 0.2}, {1, 0.3}, {1, 0.4}});
   EXPECT_DOUBLE_EQ(c[0].siblings, 0.25);
   EXPECT_DOUBLE_EQ(c[1].siblings, 0.35);
   EXPECT_DOUBLE_EQ(c[3].siblings, 0.3);
 }
 
-std::vector<Contention> by_repetitions(const std::vector<std::pair<const char*, double>>& trials) {
-  std::vector<Signs> signs;
+std::vector<records::Contention> by_repetitions(const std::vector<std::pair<const char*, double>>& trials) {
+  std::vector<records::Signs> signs;
   for (const auto& [repeated, step_s] : trials)
     signs.push_back({.ranks = 1, .spread = 0.05, .step_s = step_s, .repeated = repeated});
-  return contention_of(signs);
+  return records::contention_of(signs);
 }
 
 std::vector<size_t> slowed(const std::vector<std::pair<const char*, double>>& trials) {
   std::vector<size_t> out;
-  const std::vector<Contention> all = by_repetitions(trials);
+  const std::vector<records::Contention> all = by_repetitions(trials);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].marked()) out.push_back(i);
   return out;
@@ -76,11 +77,11 @@ TEST(Contention, MarksWhatIsSlowerThanItsRepetitions) {
   const std::vector<std::pair<const char*, double>> trials = {
       {"a", 1.0}, {"a", 1.02}, {"a", 2.1}, {"b", 3.0}, {"b", 3.03}, {"b", 4.5}, {"c", 9.0}, {"c", 9.1}};
   EXPECT_EQ(slowed(trials), (std::vector<size_t>{2, 5}));
-  const std::vector<Contention> c = by_repetitions(trials);
+  const std::vector<records::Contention> c = by_repetitions(trials);
   EXPECT_DOUBLE_EQ(c[2].slower, 2.1);
   EXPECT_DOUBLE_EQ(c[5].slower, 1.5);
   EXPECT_EQ(c[0].slower, 1);
-  EXPECT_EQ(words_of(c[2]), "contended: 2.1 times the time of its fastest repetition");
+  EXPECT_EQ(records::words_of(c[2]), "contended: 2.1 times the time of its fastest repetition");
 
   const std::vector<size_t> nobody;
   EXPECT_EQ(slowed({{"a", 1.0}, {"a", 1.02}, {"a", 1.12}, {"b", 1.0}, {"b", 1.01}, {"c", 1.0}, {"c", 1.0}}),
@@ -97,21 +98,22 @@ TEST(Contention, MarksWhatIsSlowerThanItsRepetitions) {
 // A contended run says nothing of how far repetitions differ, and its own step time is known only to what
 // slowed it.
 TEST(Contention, WhatWasSlowedIsNoMeasureOfScatter) {
-  std::vector<RunRecord> runs(6);
+  std::vector<records::RunRecord> runs(6);
   const double steps[] = {1.0, 1.02, 2.0, 0.99, 1.01, 5.0};
-  std::vector<const RunRecord*> all;
+  std::vector<const records::RunRecord*> all;
   for (size_t i = 0; i < runs.size(); ++i) {
-    runs[i].run_class = RunClass::ok;
+    runs[i].run_class = records::RunClass::ok;
     runs[i].step_s.median = steps[i];
     all.push_back(&runs[i]);
   }
   runs[2].contention.slower = 2;
   runs[5].contention.scattered = true;
-  const RunToRun r = run_to_run_of(all, Statistic::median);
+  const RunToRun r = records::run_to_run_of(all, Statistic::median);
   EXPECT_EQ(r.df, 3);
   EXPECT_LT(r.sigma, 0.025);
-  EXPECT_NEAR(step_error(runs[2], Statistic::median), std::log(2.0), 0.1);
-  EXPECT_EQ(step_error(runs[0], Statistic::median), own_error({}, runs[0].step_s, Statistic::median));
+  EXPECT_NEAR(records::step_error(runs[2], Statistic::median), std::log(2.0), 0.1);
+  EXPECT_EQ(records::step_error(runs[0], Statistic::median),
+            own_error({}, runs[0].step_s, Statistic::median));
 }
 
 class RepeatsTest : public SweepTest {
@@ -137,16 +139,16 @@ TEST_F(RepeatsTest, AContendedTrialIsRunOnceMoreAndBothAreKept) {
   ASSERT_EQ(o.runs.size(), 7u);
   EXPECT_EQ(o.started, 7);
   EXPECT_TRUE(o.complete());
-  const RunRecord &first = o.runs[2], &again = o.runs[6];
-  EXPECT_EQ(first.run_class, RunClass::ok) << "a mark is no class";
+  const records::RunRecord &first = o.runs[2], &again = o.runs[6];
+  EXPECT_EQ(first.run_class, records::RunClass::ok) << "a mark is no class";
   EXPECT_TRUE(first.contention.marked());
   EXPECT_EQ(again.repeats, disturbed.id);
   EXPECT_NE(again.id, disturbed.id);
-  EXPECT_EQ(experiment_of(again.spec), experiment_of(first.spec));
+  EXPECT_EQ(records::experiment_of(again.spec), records::experiment_of(first.spec));
   EXPECT_FALSE(again.contention.marked());
   EXPECT_EQ(first.attempt, 1) << "the disturbed run was overwritten";
   EXPECT_EQ(whole_.trials.size(), 7u);
-  EXPECT_EQ(load_runs(scratch_ / "results").size(), 7u);
+  EXPECT_EQ(records::load_runs(scratch_ / "results").size(), 7u);
   SQLite::Database db((scratch_ / "results" / "index.sqlite").string(), SQLite::OPEN_READONLY);
   EXPECT_EQ(db.execAndGet("SELECT id FROM runs WHERE contended = 1").getString(), disturbed.id);
   EXPECT_EQ(db.execAndGet("SELECT repeats FROM runs WHERE id = '" + again.id + "'").getString(),
@@ -177,4 +179,4 @@ TEST_F(RepeatsTest, HowOftenIsTheSweepFilesChoice) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

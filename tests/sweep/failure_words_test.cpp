@@ -5,11 +5,11 @@
 
 #include "bench/sweep/run/classify.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 struct WordsCase {
-  RunClass expected;
+  records::RunClass expected;
   const char* text;
 };
 
@@ -27,64 +27,68 @@ INSTANTIATE_TEST_SUITE_P(
     Documented, FailureWordsOf,
     ::testing::Values(
         // torch.cuda, since 2.5 and before
-        WordsCase{RunClass::oom_device,
+        WordsCase{records::RunClass::oom_device,
                   "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
                   "has a total capacity of 79.10 GiB of which 1.06 GiB is free."},
-        WordsCase{RunClass::oom_device, "RuntimeError: CUDA error: out of memory"},
+        WordsCase{records::RunClass::oom_device, "RuntimeError: CUDA error: out of memory"},
         // JAX
-        WordsCase{RunClass::oom_device,
+        WordsCase{records::RunClass::oom_device,
                   "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while "
                   "trying to allocate 17179869184 bytes."},
-        WordsCase{RunClass::oom_host,
+        WordsCase{records::RunClass::oom_host,
                   "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: "
                   "can't allocate memory: you tried to allocate 4000000000000 bytes."},
-        WordsCase{RunClass::oom_host,
+        WordsCase{records::RunClass::oom_host,
                   "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an "
                   "array with shape (1000000, 1000000) and data type float64"},
         // bash, torchrun, Slurm, and a loader's worker
-        WordsCase{RunClass::oom_host, "/bin/sh: line 1: 12345 Killed                  python train.py"},
-        WordsCase{RunClass::oom_host, "Killed"},
-        WordsCase{RunClass::oom_host, "  traceback : Signal 9 (SIGKILL) received by PID 4711"},
-        WordsCase{RunClass::oom_host,
+        WordsCase{records::RunClass::oom_host,
+                  "/bin/sh: line 1: 12345 Killed                  python train.py"},
+        WordsCase{records::RunClass::oom_host, "Killed"},
+        WordsCase{records::RunClass::oom_host, "  traceback : Signal 9 (SIGKILL) received by PID 4711"},
+        WordsCase{records::RunClass::oom_host,
                   "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step "
                   "tasks have been OOM Killed."},
-        WordsCase{RunClass::oom_host, "[ 12.3] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)"},
-        WordsCase{RunClass::oom_host,
+        WordsCase{records::RunClass::oom_host,
+                  "[ 12.3] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)"},
+        WordsCase{records::RunClass::oom_host,
                   "RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed. "},
-        WordsCase{RunClass::hang,
+        WordsCase{records::RunClass::hang,
                   "[rank1]:[E ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation "
                   "timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600021 "
                   "milliseconds before timing out."},
-        WordsCase{RunClass::hang,
+        WordsCase{records::RunClass::hang,
                   "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting "
                   "1800000ms for recv operation to complete"},
-        WordsCase{RunClass::crash,
+        WordsCase{records::RunClass::crash,
                   "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed "
                   "by peer [10.0.0.2]:42119"},
-        WordsCase{RunClass::crash,
+        WordsCase{records::RunClass::crash,
                   "RuntimeError: [pair.cc:598] Read error [127.0.0.1]:3021: Connection reset by peer"},
-        WordsCase{RunClass::numeric,
+        WordsCase{records::RunClass::numeric,
                   "ValueError: The loss returned in `training_step` is nan. Loss is nan, stopping "
                   "training"},
-        WordsCase{RunClass::numeric,
+        WordsCase{records::RunClass::numeric,
                   "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output."},
-        WordsCase{RunClass::numeric, "FloatingPointError: invalid value (nan) encountered in jit(step)"},
-        WordsCase{RunClass::bad_config, "train.py: error: unrecognized arguments: --tp 2"},
-        WordsCase{RunClass::bad_config, "train.py: error: argument --mbs: invalid int value: 'x'"},
-        WordsCase{RunClass::bad_config, "Could not override 'optim.lrr'."},
-        WordsCase{RunClass::bad_config, "omegaconf.errors.ConfigAttributeError: Key 'lrr' is not in struct"},
-        WordsCase{RunClass::launch_fail, "ModuleNotFoundError: No module named 'deepspeed'"},
-        WordsCase{RunClass::launch_fail,
+        WordsCase{records::RunClass::numeric,
+                  "FloatingPointError: invalid value (nan) encountered in jit(step)"},
+        WordsCase{records::RunClass::bad_config, "train.py: error: unrecognized arguments: --tp 2"},
+        WordsCase{records::RunClass::bad_config, "train.py: error: argument --mbs: invalid int value: 'x'"},
+        WordsCase{records::RunClass::bad_config, "Could not override 'optim.lrr'."},
+        WordsCase{records::RunClass::bad_config,
+                  "omegaconf.errors.ConfigAttributeError: Key 'lrr' is not in struct"},
+        WordsCase{records::RunClass::launch_fail, "ModuleNotFoundError: No module named 'deepspeed'"},
+        WordsCase{records::RunClass::launch_fail,
                   "RuntimeError: Found no NVIDIA driver on your system. Please check that you "
                   "have an NVIDIA GPU and installed a driver"},
-        WordsCase{RunClass::launch_fail,
+        WordsCase{records::RunClass::launch_fail,
                   "ImportError: libcudart.so.12: cannot open shared object file: No such file"}));
 
 TEST(FailureWords, MemoryCountsBeforeTheConnectionsThatItCosts) {
   const std::string text =
       "[rank0]: RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:42119\n"
       "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
-  EXPECT_EQ(failure_said_in(text)->run_class, RunClass::oom_device);
+  EXPECT_EQ(failure_said_in(text)->run_class, records::RunClass::oom_device);
   const auto v = verdict_of_words(text, {.started = true, .last_event = "step", .last_step = 7});
   EXPECT_EQ(v->message.find("out of device memory after step 7: [rank1]: torch.OutOfMemoryError"), 0u)
       << v->message;
@@ -92,4 +96,4 @@ TEST(FailureWords, MemoryCountsBeforeTheConnectionsThatItCosts) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -29,7 +29,7 @@
 #include "model/base/spec/spec.h"
 #include "model/base/system/files.h"
 
-using isobar::Fault;
+using isobar::sweep::Fault;
 using nlohmann::json;
 
 namespace {

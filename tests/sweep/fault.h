@@ -1,7 +1,7 @@
 // Faults that fake_train commits, by the value of train.seed.
 #pragma once
 
-namespace isobar {
+namespace isobar::sweep {
 
 enum class Fault {
   none = 0,  // also any number not listed
@@ -21,4 +21,4 @@ enum class Fault {
   crawl,        // a step every half second, forever
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

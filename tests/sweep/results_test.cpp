@@ -9,7 +9,7 @@
 #include "model/base/error.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 class ResultsTest : public SweepTest {
@@ -22,10 +22,10 @@ class ResultsTest : public SweepTest {
 
 TEST_F(ResultsTest, EveryFieldOfTheContractArrives) {
   run(sweep("axes: {gpus: [2], amp: [bf16]}\nrepetitions: 2"));
-  const auto runs = load_runs(scratch_ / "results");
+  const auto runs = records::load_runs(scratch_ / "results");
   ASSERT_EQ(runs.size(), 2u);
-  const RunRecord& r = runs[0];
-  EXPECT_EQ(r.run_class, RunClass::ok);
+  const records::RunRecord& r = runs[0];
+  EXPECT_EQ(r.run_class, records::RunClass::ok);
   EXPECT_TRUE(r.complete);
   EXPECT_EQ(r.attempt, 1);
   EXPECT_EQ(r.spec.policy.amp, Amp::bf16);
@@ -53,8 +53,8 @@ TEST_F(ResultsTest, EveryFieldOfTheContractArrives) {
   EXPECT_DOUBLE_EQ(r.ops[0].flops, 1e9);
   EXPECT_EQ(r.time_utc, "2024-01-01T00:00:00Z");
   EXPECT_GT(r.wall_s, 0);
-  EXPECT_EQ(load_runs(r.dir).size(), 1u);                // a single run directory
-  EXPECT_EQ(load_runs(r.dir.parent_path()).size(), 2u);  // a folder of them
+  EXPECT_EQ(records::load_runs(r.dir).size(), 1u);                // a single run directory
+  EXPECT_EQ(records::load_runs(r.dir.parent_path()).size(), 2u);  // a folder of them
 }
 
 TEST_F(ResultsTest, AnotherWarmupIsMeasuredFromTheSteps) {
@@ -82,14 +82,14 @@ TEST_F(ResultsTest, TornLastLineIsIgnoredAndGarbageIsReportedNotFatal) {
   write("runs/b/spec.json", "{broken");
   write("runs/c/trial.json", "{\"id\":\"c\",\"spec\":{\"nett\":{}}}");
   std::vector<std::string> problems;
-  const auto runs = load_runs(scratch_ / "runs", &problems);
+  const auto runs = records::load_runs(scratch_ / "runs", &problems);
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].spec.net.vit().depth, 3);
   EXPECT_EQ(runs[0].steps.size(), 1u);
   EXPECT_FALSE(runs[0].steps[0].loss.has_value());
-  EXPECT_EQ(runs[0].run_class, RunClass::interrupted);
+  EXPECT_EQ(runs[0].run_class, records::RunClass::interrupted);
   EXPECT_FALSE(runs[0].complete);
-  EXPECT_EQ(runs[1].run_class, RunClass::ok);
+  EXPECT_EQ(runs[1].run_class, records::RunClass::ok);
   std::string all;
   for (const std::string& p : problems) all += p + "\n";
   EXPECT_NE(all.find("a/result.jsonl:2:"), std::string::npos) << all;
@@ -108,18 +108,18 @@ TEST_F(ResultsTest, ResumedRunCountsFromItsLastStart) {
         "{\"event\":\"run_start\",\"ranks\":2}\n{\"event\":\"step\",\"step\":2,\"seconds\":1}\n"
         "{\"event\":\"checkpoint\",\"step\":2,\"seconds\":1e-5}\n"
         "{\"event\":\"checkpoint\",\"step\":4,\"seconds\":0.25}\n");
-  const RunRecord r = load_run(scratch_ / "run");
+  const records::RunRecord r = records::load_run(scratch_ / "run");
   ASSERT_EQ(r.checkpoints.size(), 1u);  // step 2 was already saved
   EXPECT_EQ(r.checkpoints[0].step, 4);
   EXPECT_DOUBLE_EQ(r.checkpoints[0].seconds, 0.25);
   EXPECT_EQ(r.ranks, 2);
   EXPECT_EQ(r.steps.size(), 1u);
-  EXPECT_EQ(r.run_class, RunClass::interrupted);
+  EXPECT_EQ(r.run_class, records::RunClass::interrupted);
   EXPECT_EQ(r.id, "run");
 }
 
 TEST_F(ResultsTest, MissingDirectoryIsOneClearError) {
-  EXPECT_THROW(load_runs(scratch_ / "nowhere"), ConfigError);
+  EXPECT_THROW(records::load_runs(scratch_ / "nowhere"), ConfigError);
 }
 
 TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
@@ -139,7 +139,7 @@ TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
     EXPECT_EQ(count(store, "SELECT value FROM meta WHERE key = 'schema_version'"), Store::kSchemaVersion);
   };
   check();
-  const auto runs = load_runs(scratch_ / "results");
+  const auto runs = records::load_runs(scratch_ / "results");
   EXPECT_TRUE(store.put(runs[0]));  // replaces, does not duplicate
   check();
   write("results/index.sqlite",
@@ -161,9 +161,9 @@ TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
 TEST_F(ResultsTest, IndexHoldsRunsOfEveryKindOfNet) {
   std::filesystem::create_directories(scratch_ / "results");
   const Store store(scratch_ / "results");
-  std::vector<RunRecord> runs;
+  std::vector<records::RunRecord> runs;
   for (const std::string& kind : NetSpec::kinds()) {
-    RunRecord& r = runs.emplace_back();
+    records::RunRecord& r = runs.emplace_back();
     r.id = kind;
     r.spec.net.set_kind(kind);
     r.spec.train.steps = 77;
@@ -187,10 +187,10 @@ TEST_F(ResultsTest, IndexOfAnotherSchemaIsReplaced) {
   run(sweep("axes: {train.seed: [0]}"));
   const Store store(scratch_ / "results");
   SQLite::Database(store.file().string(), SQLite::OPEN_READWRITE).exec("UPDATE meta SET value = '999'");
-  EXPECT_FALSE(store.put(load_runs(scratch_ / "results")[0]));
+  EXPECT_FALSE(store.put(records::load_runs(scratch_ / "results")[0]));
   run(sweep("axes: {train.seed: [0]}"));
   EXPECT_EQ(count(store, "SELECT value FROM meta WHERE key = 'schema_version'"), Store::kSchemaVersion);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -17,7 +17,7 @@
 #include "model/base/error.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using std::chrono::milliseconds;
@@ -70,8 +70,8 @@ class RunnerTest : public SweepTest {
       if (living() == 0) return true;
     return false;
   }
-  static const RunRecord& with_seed(const SweepOutcome& o, Fault f) {
-    for (const RunRecord& r : o.runs)
+  static const records::RunRecord& with_seed(const SweepOutcome& o, Fault f) {
+    for (const records::RunRecord& r : o.runs)
       if (r.spec.train.seed == static_cast<int64_t>(f)) return r;
     throw std::runtime_error("no such trial");
   }
@@ -87,23 +87,23 @@ TEST_F(RunnerTest, FaultsAreRecordedByClassAndTheSweepGoesOn) {
       sweep("axes: {train.seed: [" + seeds + "], gpus: [1, 2]}\nhang_s: 6\nmemory_limit_mb: 400");
   const SweepOutcome o = run(s);
   ASSERT_EQ(o.runs.size(), 26u);
-  const std::map<Fault, RunClass> expected = {{Fault::none, RunClass::ok},
-                                              {Fault::segv, RunClass::crash},
-                                              {Fault::abort, RunClass::crash},
-                                              {Fault::hang, RunClass::hang},
-                                              {Fault::exhaust, RunClass::oom_host},
-                                              {Fault::bad_alloc, RunClass::oom_host},
-                                              {Fault::numeric, RunClass::numeric},
-                                              {Fault::bad_config, RunClass::bad_config},
-                                              {Fault::no_start, RunClass::launch_fail},
-                                              {Fault::silent_exit, RunClass::crash},
-                                              {Fault::half_line, RunClass::crash},
-                                              {Fault::stray, RunClass::ok},
-                                              {Fault::late_segv, RunClass::ok}};
-  for (const RunRecord& r : o.runs)
+  const std::map<Fault, records::RunClass> expected = {{Fault::none, records::RunClass::ok},
+                                                       {Fault::segv, records::RunClass::crash},
+                                                       {Fault::abort, records::RunClass::crash},
+                                                       {Fault::hang, records::RunClass::hang},
+                                                       {Fault::exhaust, records::RunClass::oom_host},
+                                                       {Fault::bad_alloc, records::RunClass::oom_host},
+                                                       {Fault::numeric, records::RunClass::numeric},
+                                                       {Fault::bad_config, records::RunClass::bad_config},
+                                                       {Fault::no_start, records::RunClass::launch_fail},
+                                                       {Fault::silent_exit, records::RunClass::crash},
+                                                       {Fault::half_line, records::RunClass::crash},
+                                                       {Fault::stray, records::RunClass::ok},
+                                                       {Fault::late_segv, records::RunClass::ok}};
+  for (const records::RunRecord& r : o.runs)
     EXPECT_EQ(r.run_class, expected.at(static_cast<Fault>(r.spec.train.seed)))
-        << "seed " << r.spec.train.seed << " ranks " << r.ranks << ": " << name_of(r.run_class) << " "
-        << r.message;
+        << "seed " << r.spec.train.seed << " ranks " << r.ranks << ": " << records::name_of(r.run_class)
+        << " " << r.message;
   EXPECT_NE(with_seed(o, Fault::segv).message.find("SIGSEGV"), std::string::npos);
   EXPECT_NE(with_seed(o, Fault::hang).message.find("after step 1"), std::string::npos);
   EXPECT_EQ(living(), 0);
@@ -120,9 +120,9 @@ TEST_F(RunnerTest, TimeLimitStopsATrialWithAllItsRanks) {
   const SweepOutcome o = run(sweep("axes: {train.seed: [0, " + seed(Fault::slow) +
                                    "], gpus: [2]}\ntimeout_s: 4\n"
                                    "hang_s: 0\norder: listed"));
-  EXPECT_EQ(with_seed(o, Fault::slow).run_class, RunClass::timeout);
+  EXPECT_EQ(with_seed(o, Fault::slow).run_class, records::RunClass::timeout);
   EXPECT_LT(with_seed(o, Fault::slow).wall_s, 100);  // it would take ten minutes
-  EXPECT_EQ(with_seed(o, Fault::none).run_class, RunClass::ok);
+  EXPECT_EQ(with_seed(o, Fault::none).run_class, records::RunClass::ok);
   EXPECT_TRUE(o.complete());
   EXPECT_EQ(living(), 0);
 }
@@ -148,8 +148,8 @@ TEST_F(RunnerTest, KilledFiveTimesAtRandomEndsCompleteWithNothingLostOrRunTwice)
   ASSERT_EQ(o.runs.size(), 48u);
   std::set<std::string> planned;
   for (const Trial& t : m.trials) planned.insert(t.id);
-  for (const RunRecord& r : o.runs) {
-    EXPECT_EQ(r.run_class, RunClass::ok) << r.id << " " << r.message;
+  for (const records::RunRecord& r : o.runs) {
+    EXPECT_EQ(r.run_class, records::RunClass::ok) << r.id << " " << r.message;
     EXPECT_EQ(r.steps.size(), 4u) << r.id;
     EXPECT_TRUE(planned.contains(r.id));
   }
@@ -164,7 +164,7 @@ TEST_F(RunnerTest, KilledFiveTimesAtRandomEndsCompleteWithNothingLostOrRunTwice)
   }
   const auto count = starts();
   for (const std::string& id : planned) EXPECT_TRUE(count.contains(id)) << id << " was never run";
-  for (const RunRecord& r : o.runs)
+  for (const records::RunRecord& r : o.runs)
     EXPECT_GE(r.attempt, count.at(r.id)) << r.id;  // a kill may come before the trainer's first line
   EXPECT_EQ(living(), 0);
 }
@@ -195,7 +195,7 @@ TEST_F(RunnerTest, RerunKillsWhatSurvivedTheDeathOfSweepAndSupervisor) {
   ASSERT_GE(living(), 1) << "nothing survived, so this test shows nothing";
   s.limits.timeout_s = 3;
   const SweepOutcome o = run(s);
-  EXPECT_EQ(o.runs[0].run_class, RunClass::timeout);
+  EXPECT_EQ(o.runs[0].run_class, records::RunClass::timeout);
   EXPECT_EQ(o.runs[0].attempt, 2);
   EXPECT_TRUE(std::filesystem::exists(o.runs[0].dir / "attempt-1" / "result.jsonl"));
   EXPECT_EQ(living(), 0);
@@ -207,10 +207,10 @@ TEST_F(RunnerTest, RanksOfARealMpiexecAreGoneAfterAHangACrashAndAKill) {
                       "], gpus: [3]}\nset: {train.global_batch: 12}\nhang_s: 12\norder: listed");
   const SweepOutcome o = run(s);
   ASSERT_EQ(o.runs.size(), 3u);  // mpiexec takes two seconds to exit after a rank has crashed
-  for (const RunRecord& r : o.runs)
-    EXPECT_EQ(r.run_class, r.spec.train.seed == 0                                   ? RunClass::ok
-                           : r.spec.train.seed == static_cast<int64_t>(Fault::segv) ? RunClass::crash
-                                                                                    : RunClass::hang)
+  for (const records::RunRecord& r : o.runs)
+    EXPECT_EQ(r.run_class, r.spec.train.seed == 0                                   ? records::RunClass::ok
+                           : r.spec.train.seed == static_cast<int64_t>(Fault::segv) ? records::RunClass::crash
+                                                                                    : records::RunClass::hang)
         << r.ranks << " ranks: " << r.message;
   EXPECT_EQ(living(), 0);
 
@@ -226,13 +226,13 @@ TEST_F(RunnerTest, RanksOfARealMpiexecAreGoneAfterAHangACrashAndAKill) {
 TEST_F(RunnerTest, TrialThatFinishedUnnoticedIsTakenOverAndNotRunAgain) {
   const SweepSpec s = sweep("axes: {train.seed: [0, 1, " + seed(Fault::numeric) + "]}");
   const SweepOutcome first = run(s);
-  for (const RunRecord& r : first.runs) std::filesystem::remove(r.dir / "status.json");
+  for (const records::RunRecord& r : first.runs) std::filesystem::remove(r.dir / "status.json");
   const SweepOutcome second = run(s);
   EXPECT_EQ(second.started, 0);
   EXPECT_EQ(second.adopted, 3);
   EXPECT_TRUE(second.complete());
   for (const auto& [id, n] : starts()) EXPECT_EQ(n, 1) << id;
-  EXPECT_EQ(with_seed(second, Fault::numeric).run_class, RunClass::numeric);
+  EXPECT_EQ(with_seed(second, Fault::numeric).run_class, records::RunClass::numeric);
 }
 
 TEST_F(RunnerTest, UnfinishedAttemptIsKeptAndDoesNotLeakIntoTheNext) {
@@ -246,7 +246,7 @@ TEST_F(RunnerTest, UnfinishedAttemptIsKeptAndDoesNotLeakIntoTheNext) {
   write_atomically(dir / "err", "old words");
   const SweepOutcome o = run(s);
   EXPECT_EQ(o.runs[0].attempt, 2);
-  EXPECT_EQ(o.runs[0].run_class, RunClass::ok);
+  EXPECT_EQ(o.runs[0].run_class, records::RunClass::ok);
   EXPECT_EQ(o.runs[0].steps.size(), 4u);
   EXPECT_EQ(read_file(dir / "attempt-1" / "err"), "old words");
   EXPECT_TRUE(std::filesystem::exists(dir / "attempt-1" / "result.jsonl"));
@@ -261,7 +261,7 @@ TEST_F(RunnerTest, FailuresAreRunAgainOnlyWhenAsked) {
   const SweepOutcome again = run(s, o);
   EXPECT_EQ(again.started, 1);
   EXPECT_EQ(with_seed(again, Fault::segv).attempt, 2);
-  EXPECT_EQ(with_seed(again, Fault::segv).run_class, RunClass::crash);
+  EXPECT_EQ(with_seed(again, Fault::segv).run_class, records::RunClass::crash);
 }
 
 TEST_F(RunnerTest, ASecondSweepOverTheSameDirectoryIsRefused) {
@@ -304,9 +304,9 @@ TEST_F(RunnerTest, PathsAndValuesReachTheTrainerAsTheyAre) {
       sweep("axes: {data.means: [\"$(touch pwned); `touch pwned`\", \"null\", \"1e5\", \"\"]}");
   const SweepOutcome out = run(s, o);
   EXPECT_TRUE(out.complete());
-  for (const RunRecord& r : out.runs) EXPECT_EQ(r.run_class, RunClass::ok) << r.message;
+  for (const records::RunRecord& r : out.runs) EXPECT_EQ(r.run_class, records::RunClass::ok) << r.message;
   std::set<std::string> seen;
-  for (const RunRecord& r : out.runs) {
+  for (const records::RunRecord& r : out.runs) {
     std::ifstream in(r.dir / "result.jsonl");
     std::string line;
     std::getline(in, line);
@@ -329,9 +329,9 @@ TEST_F(RunnerTest, ATrainerThatCannotBeExecutedIsALaunchFailure) {
   write("script", "#!/nonexistent/interpreter\n");
   std::filesystem::permissions(o.trainer, std::filesystem::perms::owner_all);
   const SweepOutcome out = run(sweep("axes: {train.seed: [0]}"), o);
-  EXPECT_EQ(out.runs[0].run_class, RunClass::launch_fail);
+  EXPECT_EQ(out.runs[0].run_class, records::RunClass::launch_fail);
   EXPECT_NE(out.runs[0].message.find("No such file"), std::string::npos) << out.runs[0].message;
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

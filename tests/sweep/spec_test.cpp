@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "support.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 class SpecTest : public SweepTest {
@@ -248,4 +248,4 @@ TEST_F(SpecTest, BaselinesRunBesidesAndAreComparedWith) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::sweep

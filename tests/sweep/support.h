@@ -16,7 +16,7 @@
 #include "model/base/system/files.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 class Scratch {  // removed with its content
  public:
@@ -81,4 +81,4 @@ class SweepTest : public ::testing::Test {
   Scratch scratch_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

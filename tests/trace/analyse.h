@@ -26,7 +26,7 @@
 #include "model/plan/ops/work.h"
 #include "model/trace/span.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 // Sorted disjoint half-open intervals of nanoseconds.
 class Intervals {
@@ -78,7 +78,7 @@ struct StepSplit {  // seconds of one step of one rank
   double step_s = 0;
   double compute_s = 0, comm_s = 0, data_s = 0, wait_s = 0, idle_s = 0;
   double exposed_comm_s = 0;
-  double exposed_by_lane_s[kLanes] = {};  // collectives of that lane, without compute
+  double exposed_by_lane_s[plan::kLanes] = {};  // collectives of that lane, without compute
   double unattributed_s = 0, moving_s = 0;
   int64_t too_early = 0;  // ops that began before their dependencies ended: a broken executor
 
@@ -100,7 +100,7 @@ struct OpRow {  // all runs of the ops with one path
 class Analyser {
  public:
   /// Keeps references: both must outlive it.
-  Analyser(const Plan& plan, const Program& program);
+  Analyser(const plan::Plan& plan, const plan::Program& program);
   /// A step's spans and its StepTime must come in the same call; spans without StepTime count only in ops().
   /// Throws std::out_of_range if a span names an op or instr that does not exist.
   void add(const Timeline& timeline);
@@ -110,29 +110,30 @@ class Analyser {
 
  private:
   StepSplit split(const StepTime& step, const std::vector<const Span*>& spans) const;
-  const Plan& plan_;
-  const Program& program_;
+  const plan::Plan& plan_;
+  const plan::Program& program_;
   std::vector<StepSplit> steps_;
   std::map<std::string, OpRow> rows_;
 };
 
-inline Analyser::Analyser(const Plan& plan, const Program& program) : plan_(plan), program_(program) {}
+inline Analyser::Analyser(const plan::Plan& plan, const plan::Program& program)
+    : plan_(plan), program_(program) {}
 
 inline void Analyser::add(const Timeline& timeline) {
   std::map<int32_t, std::vector<const Span*>> by_step;
   for (const Span& s : timeline.spans) {
     by_step[s.step].push_back(&s);
-    const Op& op = plan_.ops.at(static_cast<size_t>(s.op));
+    const plan::Op& op = plan_.ops.at(static_cast<size_t>(s.op));
     OpRow& row = rows_[op.path];
     const double seconds = static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
     if (row.count == 0) {
       row.path = op.path;
-      row.kind = name_of(op.kind);
-      row.lane = name_of(s.lane);
-      row.shape = shape_text(op);
+      row.kind = plan::name_of(op.kind);
+      row.lane = plan::name_of(s.lane);
+      row.shape = plan::shape_text(op);
       row.min_s = seconds;
     }
-    const Work w = work(op, plan_);
+    const plan::Work w = plan::work(op, plan_);
     ++row.count;
     row.seconds += seconds;
     row.min_s = std::min(row.min_s, seconds);
@@ -147,16 +148,16 @@ inline void Analyser::add(const Timeline& timeline) {
 inline StepSplit Analyser::split(const StepTime& step, const std::vector<const Span*>& spans) const {
   const auto empty = [&] { return Intervals(step.begin_ns, step.end_ns); };
   Intervals compute = empty(), comm = empty(), data = empty(), main_lane = empty(), waits = empty();
-  std::vector<Intervals> comm_of_lane(kLanes, empty());
+  std::vector<Intervals> comm_of_lane(plan::kLanes, empty());
   std::map<int32_t, const Span*> by_instr;
   std::vector<const Span*> in_order;  // of the compute lane
   for (const Span* s : spans) {
     by_instr[s->instr] = s;
-    const OpKind kind = plan_.ops[static_cast<size_t>(s->op)].kind;
-    Intervals& cls = is_collective(kind) ? comm : kind == OpKind::fetch ? data : compute;
+    const plan::OpKind kind = plan_.ops[static_cast<size_t>(s->op)].kind;
+    Intervals& cls = plan::is_collective(kind) ? comm : kind == plan::OpKind::fetch ? data : compute;
     cls.add(s->begin_ns, s->end_ns);
-    if (is_collective(kind)) comm_of_lane[static_cast<size_t>(s->lane)].add(s->begin_ns, s->end_ns);
-    if (s->lane != Lane::compute) continue;
+    if (plan::is_collective(kind)) comm_of_lane[static_cast<size_t>(s->lane)].add(s->begin_ns, s->end_ns);
+    if (s->lane != plan::Lane::compute) continue;
     main_lane.add(s->begin_ns, s->end_ns);
     in_order.push_back(s);
   }
@@ -177,7 +178,7 @@ inline StepSplit Analyser::split(const StepTime& step, const std::vector<const S
     free_since = std::max(free_since, s->end_ns);
   }
   for (const Span* s : spans)  // the step ends when every lane has
-    if (s->lane != Lane::compute) waits.add(free_since, s->end_ns);
+    if (s->lane != plan::Lane::compute) waits.add(free_since, s->end_ns);
 
   out.step_s = static_cast<double>(step.end_ns - step.begin_ns) * 1e-9;
   out.compute_s = compute.seconds();
@@ -185,7 +186,8 @@ inline StepSplit Analyser::split(const StepTime& step, const std::vector<const S
   out.data_s = data.seconds();
   out.wait_s = waits.seconds();
   out.exposed_comm_s = comm.seconds_without(compute);
-  for (size_t l = 0; l < kLanes; ++l) out.exposed_by_lane_s[l] = comm_of_lane[l].seconds_without(compute);
+  for (size_t l = 0; l < plan::kLanes; ++l)
+    out.exposed_by_lane_s[l] = comm_of_lane[l].seconds_without(compute);
   Intervals busy = compute;
   busy.add(comm);
   busy.add(data);
@@ -222,10 +224,10 @@ inline StepSplit median(std::vector<StepSplit> steps, size_t warmup = 2) {
        {&StepSplit::step_s, &StepSplit::compute_s, &StepSplit::comm_s, &StepSplit::data_s, &StepSplit::wait_s,
         &StepSplit::idle_s, &StepSplit::exposed_comm_s, &StepSplit::unattributed_s})
     out.*member = middle([&](const StepSplit& s) { return s.*member; });
-  for (size_t l = 0; l < kLanes; ++l)
+  for (size_t l = 0; l < plan::kLanes; ++l)
     out.exposed_by_lane_s[l] = middle([&](const StepSplit& s) { return s.exposed_by_lane_s[l]; });
   for (const StepSplit& s : steps) out.too_early += s.too_early;
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -7,7 +7,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/trace/fixture.h"
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 constexpr double kUs = 1e-6;
@@ -35,8 +35,8 @@ TEST(Analyse, SplitsAStepAsByHand) {
     EXPECT_NEAR(x.data_s, 0, 1e-12);
     EXPECT_NEAR(x.wait_s, 25 * kUs, 1e-12);
     EXPECT_NEAR(x.exposed_comm_s, 27 * kUs, 1e-12);
-    EXPECT_NEAR(x.exposed_by_lane_s[static_cast<int>(Lane::dp)], 27 * kUs, 1e-12);
-    EXPECT_NEAR(x.exposed_by_lane_s[static_cast<int>(Lane::tp)], 0, 1e-12);
+    EXPECT_NEAR(x.exposed_by_lane_s[static_cast<int>(plan::Lane::dp)], 27 * kUs, 1e-12);
+    EXPECT_NEAR(x.exposed_by_lane_s[static_cast<int>(plan::Lane::tp)], 0, 1e-12);
     EXPECT_NEAR(x.unattributed_s, 27 * kUs, 1e-12);
     EXPECT_NEAR(x.idle_s, 25 * kUs, 1e-12);
     EXPECT_NEAR(x.coverage(), 83.0 / 110, 1e-9);
@@ -70,10 +70,10 @@ TEST(Analyse, TheEndOfAStepWaitsForTheOtherLanes) {
 
 TEST(Analyse, FetchIsDataAndSerialCollectivesAreComm) {
   SmallPlan s = small_plan();
-  s.plan.ops[0].kind = OpKind::fetch;
+  s.plan.ops[0].kind = plan::OpKind::fetch;
   Timeline t;
   add_step(t, 1, 0);
-  t.spans[1].lane = Lane::compute;
+  t.spans[1].lane = plan::Lane::compute;
   t.spans[1].end_ns = 42'000;  // 40-42, between fetch and b
   Analyser a(s.plan, s.program);
   a.add(t);
@@ -130,13 +130,13 @@ TEST(Analyse, AgreesWithCountingMicroseconds) {
     std::sort(cut.begin(), cut.end());
     const int reduce_begin = pick(cut[1], 100), reduce_end = pick(reduce_begin, 105);
     Timeline t;
-    const auto span = [&](int32_t i, Lane lane, int from, int to) {
+    const auto span = [&](int32_t i, plan::Lane lane, int from, int to) {
       t.spans.push_back({0, 7, i, i, 0, lane, from * 1000, to * 1000});
     };
-    span(0, Lane::compute, cut[0], cut[1]);
-    span(2, Lane::compute, cut[2], cut[3]);
-    span(3, Lane::compute, cut[4], cut[5]);
-    span(1, Lane::dp, reduce_begin, reduce_end);
+    span(0, plan::Lane::compute, cut[0], cut[1]);
+    span(2, plan::Lane::compute, cut[2], cut[3]);
+    span(3, plan::Lane::compute, cut[4], cut[5]);
+    span(1, plan::Lane::dp, reduce_begin, reduce_end);
     t.steps.push_back({0, 7, 0, 100'000});
     int compute = 0, comm = 0, exposed = 0, idle = 0, unattributed = 0, wait = 0;
     for (int us = 0; us < 100; ++us) {
@@ -171,4 +171,4 @@ TEST(Analyse, MedianLeavesOutTheWarmUp) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -12,7 +12,7 @@
 #include "model/base/error.h"
 #include "tests/trace/fixture.h"
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 using nlohmann::json;
@@ -111,7 +111,7 @@ TEST_F(Chrome, OneRankHasSlicesArrowsAndNamedTracks) {
   for (const json& e : trace["traceEvents"]) {
     if (e["name"] != "a/forward" || e["args"]["step"] != 2) continue;
     ++found;
-    EXPECT_EQ(e["tid"], static_cast<int>(Lane::compute));
+    EXPECT_EQ(e["tid"], static_cast<int>(plan::Lane::compute));
     EXPECT_DOUBLE_EQ(e["ts"].get<double>(), 250);
     EXPECT_DOUBLE_EQ(e["dur"].get<double>(), 30);
     EXPECT_EQ(e["args"]["path"], "a/forward");
@@ -130,7 +130,7 @@ TEST_F(Chrome, ArrowsLeaveACopyAheadAlone) {
   Timeline t;
   add_step(t, 0, 0);
   Span ahead = t.spans[0];  // beside the op for which the reduction waits, and after it
-  ahead.lane = Lane::h2d, ahead.begin_ns = 50'000, ahead.end_ns = 95'000;
+  ahead.lane = plan::Lane::h2d, ahead.begin_ns = 50'000, ahead.end_ns = 95'000;
   t.spans.push_back(ahead);
   write_chrome_trace(dir_ / "t.json", {{&t, &s.plan, &s.program}});
   const json trace = load(dir_ / "t.json");
@@ -138,7 +138,7 @@ TEST_F(Chrome, ArrowsLeaveACopyAheadAlone) {
   EXPECT_EQ(count(trace, "s"), 2);
   for (const json& e : trace["traceEvents"])
     if (e["ph"] == "s" || e["ph"] == "f") {
-      EXPECT_NE(e["tid"], static_cast<int>(Lane::h2d)) << e;
+      EXPECT_NE(e["tid"], static_cast<int>(plan::Lane::h2d)) << e;
     }
 }
 
@@ -165,7 +165,7 @@ TEST_F(Chrome, WhatIsReadBackAreTheSpansThatWereWritten) {
     EXPECT_EQ(is.begin_ns, was.begin_ns + shift);  // to the nanosecond
     EXPECT_EQ(is.end_ns, was.end_ns + shift);
     EXPECT_EQ(is.path, s0.plan.ops[static_cast<size_t>(was.op)].path);
-    EXPECT_EQ(is.kind, name_of(s0.plan.ops[static_cast<size_t>(was.op)].kind));
+    EXPECT_EQ(is.kind, plan::name_of(s0.plan.ops[static_cast<size_t>(was.op)].kind));
   }
   EXPECT_EQ(read.steps[3].rank, 1);
   EXPECT_EQ(read.steps[3].step, 1);
@@ -220,7 +220,7 @@ TEST_F(Chrome, NamesAreEscapedAndSharedNanosecondsDoNotOverlap) {
   Timeline t;
   for (int i = 0; i < 2'000; ++i)  // adjacent slices, at times that binary fractions of µs cannot hold
     t.spans.push_back(
-        {0, i, 2, 2, 0, Lane::compute, 1'000'000'007ll + 333 * i, 1'000'000'007ll + 333 * (i + 1)});
+        {0, i, 2, 2, 0, plan::Lane::compute, 1'000'000'007ll + 333 * i, 1'000'000'007ll + 333 * (i + 1)});
   write_chrome_trace(dir_ / "t.json", {{&t, &s.plan, &s.program}});
   const json trace = load(dir_ / "t.json");
   check_schema(trace);
@@ -240,4 +240,4 @@ TEST_F(Chrome, EmptyTimelineIsStillATrace) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -11,11 +11,11 @@
 
 #include "tests/trace/fixture.h"
 
-namespace isobar {
+namespace isobar::trace {
 namespace {
 
 struct Truth {
-  Program program;
+  plan::Program program;
   DeviceRecords records;
   std::map<std::pair<int32_t, int32_t>, std::pair<int64_t, int64_t>> spans;  // (step, instr) -> device times
   int64_t joined_ns = 0, other_ns = 0;
@@ -40,7 +40,7 @@ class Streams : public testing::TestWithParam<bool> {  // parameter: the steps a
                                   static_cast<int32_t>(any(0, 3)),
                                   0,
                                   0,
-                                  static_cast<Lane>(any(0, kLanes - 1)),
+                                  static_cast<plan::Lane>(any(0, plan::kLanes - 1)),
                                   {}});
     std::set<uint64_t> taken{0};
     const auto fresh_node = [&] {
@@ -126,7 +126,7 @@ class Streams : public testing::TestWithParam<bool> {  // parameter: the steps a
       ASSERT_NE(at, t.spans.end()) << "step " << s.step << " instr " << s.instr;
       EXPECT_EQ(s.begin_ns, at->second.first + shift);
       EXPECT_EQ(s.end_ns, at->second.second + shift);
-      const Instr& instr = t.program.instrs[static_cast<size_t>(s.instr)];
+      const plan::Instr& instr = t.program.instrs[static_cast<size_t>(s.instr)];
       EXPECT_EQ(s.rank, 7);
       EXPECT_EQ(s.op, instr.op);
       EXPECT_EQ(s.micro, instr.micro);
@@ -199,7 +199,7 @@ TEST(DeviceRecords, ACopyAheadIsASpanBesideTheOpsOwn) {
   const Span &own = j.spans[0], &ahead = j.spans[1];
   EXPECT_EQ(own.lane, s.program.instrs[0].lane);
   EXPECT_EQ(std::pair(own.begin_ns, own.end_ns), std::pair(int64_t{10}, int64_t{20}));
-  EXPECT_EQ(ahead.lane, Lane::h2d);
+  EXPECT_EQ(ahead.lane, plan::Lane::h2d);
   EXPECT_EQ(std::pair(ahead.begin_ns, ahead.end_ns), std::pair(int64_t{30}, int64_t{80}));
   EXPECT_EQ(std::pair(ahead.step, ahead.instr), std::pair(own.step, own.instr));
 }
@@ -291,4 +291,4 @@ TEST(ClockMap, MeetsItsReadingsAndFollowsTheDriftBetweenThem) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::trace

@@ -5,31 +5,31 @@
 #include "model/plan/link.h"
 #include "model/trace/span.h"
 
-namespace isobar {
+namespace isobar::trace {
 
 struct SmallPlan {
-  Plan plan;
-  Program program;  // 0 a (compute), 1 reduce (dp), 2 b (compute), 3 update (compute, waits for 1)
+  plan::Plan plan;
+  plan::Program program;  // 0 a (compute), 1 reduce (dp), 2 b (compute), 3 update (compute, waits for 1)
 };
 
 inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forward") {
-  Builder b(rank, 2, [](const Op&) { return int64_t{0}; });
-  const View w = b.persistent("w", BufferKind::params, DType::f32, 32);
-  const View x = b.io("x", DType::f32, 16 * 4);
-  const View y = b.io("y", DType::f32, 16 * 8);
-  const View z = b.io("z", DType::f32, 16 * 8);
+  plan::Builder b(rank, 2, [](const plan::Op&) { return int64_t{0}; });
+  const plan::View w = b.persistent("w", plan::BufferKind::params, DType::f32, 32);
+  const plan::View x = b.io("x", DType::f32, 16 * 4);
+  const plan::View y = b.io("y", DType::f32, 16 * 8);
+  const plan::View z = b.io("z", DType::f32, 16 * 8);
   const int group = b.group("dp", {0, 1});
-  const int routine = b.begin("all", Pass::forward);
-  GemmAttrs gemm{.m = 16, .n = 8, .k = 4, .trans_b = true};
-  b.emit<OpKind::gemm>("a/forward", gemm, {x, w, View{}}, {y});
-  b.emit<OpKind::all_reduce>("a/reduce", {.group = group}, {y}, {y}, Lane::dp);
-  b.emit<OpKind::gemm>(name_of_b, gemm, {x, w, View{}}, {z});
-  b.emit<OpKind::activation>("update", {.rows = 16, .cols = 8}, {y}, {z});
+  const int routine = b.begin("all", plan::Pass::forward);
+  plan::GemmAttrs gemm{.m = 16, .n = 8, .k = 4, .trans_b = true};
+  b.emit<plan::OpKind::gemm>("a/forward", gemm, {x, w, plan::View{}}, {y});
+  b.emit<plan::OpKind::all_reduce>("a/reduce", {.group = group}, {y}, {y}, plan::Lane::dp);
+  b.emit<plan::OpKind::gemm>(name_of_b, gemm, {x, w, plan::View{}}, {z});
+  b.emit<plan::OpKind::activation>("update", {.rows = 16, .cols = 8}, {y}, {z});
   b.end();
   b.plan.train = {{routine, 0, 0}};
   SmallPlan s{b.plan, {}};
-  place(s.plan);
-  s.program = link(s.plan, s.plan.train);
+  plan::place(s.plan);
+  s.program = plan::link(s.plan, s.plan.train);
   return s;
 }
 
@@ -38,14 +38,14 @@ inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forw
 /// Covered: 10-40, 42-60, 90-100 busy = 58; waiting for the reduction 60-85 = 25; unattributed 27.
 /// Communication 45, under compute 42-60 = 18, so exposed 27. Idle: 0-10, 85-90, 100-110 = 25.
 inline void add_step(Timeline& t, int32_t step, int64_t at_us, int32_t rank = 0) {
-  const auto span = [&](int32_t instr, Lane lane, int64_t from, int64_t to) {
+  const auto span = [&](int32_t instr, plan::Lane lane, int64_t from, int64_t to) {
     t.spans.push_back({rank, step, instr, instr, 0, lane, (at_us + from) * 1000, (at_us + to) * 1000});
   };
-  span(0, Lane::compute, 10, 40);
-  span(1, Lane::dp, 40, 85);
-  span(2, Lane::compute, 42, 60);
-  span(3, Lane::compute, 90, 100);
+  span(0, plan::Lane::compute, 10, 40);
+  span(1, plan::Lane::dp, 40, 85);
+  span(2, plan::Lane::compute, 42, 60);
+  span(3, plan::Lane::compute, 90, 100);
   t.steps.push_back({rank, step, at_us * 1000, (at_us + 110) * 1000});
 }
 
-}  // namespace isobar
+}  // namespace isobar::trace

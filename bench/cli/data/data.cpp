@@ -14,14 +14,14 @@
 #include "model/data/synthetic/synth_points.h"
 #include "model/data/written/inspect.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 namespace {
 
 void add_make(CLI::App& data) {
   struct Arguments {
     std::string dir;
-    SyntheticOptions options;
+    data::SyntheticOptions options;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
@@ -60,13 +60,13 @@ void add_make(CLI::App& data) {
   make->add_flag("--json", a->json, "Print what was made as JSON");
   make->callback([a] {
     a->options.show_progress = !a->json;
-    make_synthetic(a->dir, a->options);
-    const nlohmann::json made = inspect(a->dir + "/train");
+    data::make_synthetic(a->dir, a->options);
+    const nlohmann::json made = data::inspect(a->dir + "/train");
     if (a->json) {
       std::cout << json_text(nlohmann::json{{"dir", a->dir}, {"train", made}}, 2) << "\n";
       return;
     }
-    std::cout << inspect_text(made) << "\nTrain on it with\n  --set data.train=" << a->dir << "/train";
+    std::cout << data::inspect_text(made) << "\nTrain on it with\n  --set data.train=" << a->dir << "/train";
     if (a->options.valid_years > 0) std::cout << " --set data.valid=" << a->dir << "/valid";
     std::cout << " \\\n  --set data.means=" << a->dir << "/stats/global_means.npy --set data.stds=" << a->dir
               << "/stats/global_stds.npy\n";
@@ -76,7 +76,7 @@ void add_make(CLI::App& data) {
 void add_make_points(CLI::App& data) {
   struct Arguments {
     std::string dir;
-    PointsOptions options;
+    data::PointsOptions options;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
@@ -97,12 +97,12 @@ void add_make_points(CLI::App& data) {
   make->add_flag("--json", a->json, "Print what was made as JSON");
   make->callback([a] {
     a->options.show_progress = !a->json;
-    make_points(a->dir, a->options);
+    data::make_points(a->dir, a->options);
     const std::string train = a->dir + "/ocean.nc," + a->dir + "/atmosphere.nc";
-    const PointsOptions& o = a->options;
+    const data::PointsOptions& o = a->options;
     if (a->json) {
       std::cout << json_text(nlohmann::json{{"train", train},
-                                            {"inputs", points_inputs()},
+                                            {"inputs", data::points_inputs()},
                                             {"targets", {"aice"}},
                                             {"steps", o.steps},
                                             {"height", o.height},
@@ -119,7 +119,7 @@ void add_make_points(CLI::App& data) {
 void add_make_archive(CLI::App& data) {
   struct Arguments {
     std::string dir;
-    ArchiveOptions options;
+    data::ArchiveOptions options;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
@@ -147,17 +147,17 @@ void add_make_archive(CLI::App& data) {
   make->add_flag("--json", a->json, "Print what was made as JSON");
   make->callback([a] {
     a->options.show_progress = !a->json;
-    const ArchivePaths made = make_archive(a->dir, a->options);
+    const data::ArchivePaths made = data::make_archive(a->dir, a->options);
     if (a->json) {
-      FieldChoice gaps;
+      data::FieldChoice gaps;
       gaps.mask = "missing";
-      std::cout << json_text(nlohmann::json{{"levels", inspect(made.levels)},
-                                            {"single", inspect(made.single, gaps)}},
+      std::cout << json_text(nlohmann::json{{"levels", data::inspect(made.levels)},
+                                            {"single", data::inspect(made.single, gaps)}},
                              2)
                 << "\n";
       return;
     }
-    const ArchiveOptions& o = a->options;
+    const data::ArchiveOptions& o = a->options;
     std::cout << o.steps << " steps of " << o.height << " x " << o.width
               << " points\nTrain on some of it with\n  "
               << "--set data.train=" << made.levels << "," << made.single
@@ -169,7 +169,7 @@ void add_make_archive(CLI::App& data) {
 void add_make_classes(CLI::App& data) {
   struct Arguments {
     std::string dir;
-    ClassesOptions options;
+    data::ClassesOptions options;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
@@ -190,8 +190,8 @@ void add_make_classes(CLI::App& data) {
   make->add_flag("--json", a->json, "Print what was made as JSON");
   make->callback([a] {
     a->options.show_progress = !a->json;
-    make_classes(a->dir, a->options);
-    const ClassesOptions& o = a->options;
+    data::make_classes(a->dir, a->options);
+    const data::ClassesOptions& o = a->options;
     const std::string train = a->dir + "/train.nc", valid = a->dir + "/valid.nc",
                       inputs = "x0..x" + std::to_string(o.features - 1);
     if (a->json) {
@@ -221,7 +221,7 @@ void add_stats(CLI::App& data) {
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
-  auto choice = std::make_shared<FieldChoice>();
+  auto choice = std::make_shared<data::FieldChoice>();
   CLI::App* stats = data.add_subcommand("stats", "Compute mean and standard deviation of every channel");
   stats->footer(
       "Streams once over the data, in double precision. Give it the training part only, so that nothing "
@@ -243,8 +243,8 @@ void add_stats(CLI::App& data) {
       ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
   stats->callback([a, choice] {
-    const FileStatistics s = compute_statistics(a->path, *choice, a->steps, !a->json, a->dt);
-    if (!a->out.empty()) write_statistics(a->out, s);
+    const data::FileStatistics s = data::compute_statistics(a->path, *choice, a->steps, !a->json, a->dt);
+    if (!a->out.empty()) data::write_statistics(a->out, s);
     if (a->json) {
       std::cout << json_text(
                        nlohmann::json{
@@ -266,7 +266,7 @@ void add_inspect(CLI::App& data) {
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
-  auto choice = std::make_shared<FieldChoice>();
+  auto choice = std::make_shared<data::FieldChoice>();
   CLI::App* command = data.add_subcommand("inspect", "Show what a data set holds");
   command->footer(
       "Prints format, grid, channels with units and the range of the first step, time range, storage layout "
@@ -283,8 +283,8 @@ void add_inspect(CLI::App& data) {
       ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--json", a->json, "Print as JSON");
   command->callback([a, choice] {
-    const nlohmann::json j = inspect(a->path, *choice, a->dt);
-    std::cout << (a->json ? json_text(j, 2) + "\n" : inspect_text(j));
+    const nlohmann::json j = data::inspect(a->path, *choice, a->dt);
+    std::cout << (a->json ? json_text(j, 2) + "\n" : data::inspect_text(j));
   });
 }
 
@@ -304,4 +304,4 @@ void add_data_commands(CLI::App& app) {
   add_tokens(*data);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

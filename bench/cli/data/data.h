@@ -2,10 +2,10 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// Adds the subcommand. Bad input ends in ConfigError, thrown out of CLI::App::parse.
 void add_data_commands(CLI::App& app);
 void add_tokens(CLI::App& data);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -5,10 +5,10 @@
 #include "model/data/written/convert.h"
 #include "model/data/written/inspect.h"
 
-namespace isobar {
+namespace isobar::cli {
 
-void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& choice) {
-  FieldChoice& c = *choice;
+void add_field_options(CLI::App& command, const std::shared_ptr<data::FieldChoice>& choice) {
+  data::FieldChoice& c = *choice;
   command.add_option("--variables", c.variables, "Only these: t2m,z@500/850")->delimiter(',');
   command.add_option("--region", c.region, "North,west,south,east in degrees")->delimiter(',')->expected(4);
   command.add_option("--stride", c.stride, "Take every Nth row and column")->check(CLI::Range(1, 1 << 20));
@@ -30,11 +30,11 @@ void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& ch
 void add_convert(CLI::App& data) {
   struct Arguments {
     std::string path, out;
-    ConvertOptions options;
+    data::ConvertOptions options;
     std::vector<int64_t> chunk;
   };
   auto a = std::make_shared<Arguments>();
-  auto choice = std::make_shared<FieldChoice>();
+  auto choice = std::make_shared<data::FieldChoice>();
   CLI::App* command =
       data.add_subcommand("convert", "Convert an archive, or a selection of it, to another format");
   command->footer(
@@ -68,9 +68,9 @@ void add_convert(CLI::App& data) {
       a->options.chunks.steps = a->chunk[0], a->options.chunks.rows = a->chunk[1],
       a->options.chunks.columns = a->chunk[2];
     a->options.show_progress = true;
-    convert(a->path, *choice, a->out, a->options);
-    std::cout << inspect_text(inspect(a->out));
+    data::convert(a->path, *choice, a->out, a->options);
+    std::cout << data::inspect_text(data::inspect(a->out));
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

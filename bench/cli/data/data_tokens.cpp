@@ -12,7 +12,7 @@
 #include "model/data/tables/token_file.h"
 #include "model/data/tables/tokenizer.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr int64_t kBytesOfText = 256;
@@ -26,7 +26,7 @@ struct TokensArguments {
 void make_tokens(const TokensArguments& a) {
   if (!a.out.ends_with(".bin"))
     throw ConfigError(a.out, "", "is no name of a file of tokens", "give one that ends in .bin");
-  std::optional<Tokenizer> tokenizer;
+  std::optional<data::Tokenizer> tokenizer;
   if (!a.tokenizer.empty()) tokenizer.emplace(a.tokenizer);
   std::vector<int32_t> tokens;
   for (const std::string& path : a.texts) {
@@ -41,7 +41,7 @@ void make_tokens(const TokensArguments& a) {
   }
   if (tokens.empty()) throw ConfigError(a.texts.front(), "", "is empty", "give text");
   const int64_t words = tokenizer ? tokenizer->words() : kBytesOfText;
-  write_tokens(a.out, tokens, words);
+  data::write_tokens(a.out, tokens, words);
   const nlohmann::json made = {{"out", a.out}, {"tokens", tokens.size()}, {"words", words}};
   if (a.json)
     std::cout << json_text(made, 2) << "\n";
@@ -80,4 +80,4 @@ void add_tokens(CLI::App& data) {
   tokens->callback([a] { make_tokens(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

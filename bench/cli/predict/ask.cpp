@@ -31,7 +31,7 @@
 #include "reports/pages/budget_page.h"
 #include "reports/pages/search_page.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
@@ -83,7 +83,7 @@ void print_text(const std::string& text) {
   std::fputs(text.c_str(), stdout);
 }
 
-void say(const NoAnswer& none) {
+void say(const perf::NoAnswer& none) {
   std::fprintf(stderr, "isobar: %s\n", none.why.c_str());
 }
 
@@ -102,49 +102,49 @@ void print_each(const Asked& q, const Answer& answer, const End& end) {
       json one = answer(gpus);
       if (q.json) out.push_back(std::move(one));
     } catch (const ConfigError& e) {
-      unanswered.say(no_answer(q.machine().name, gpus, e), out);
+      unanswered.say(perf::no_answer(q.machine().name, gpus, e), out);
     }
   q.json ? print_json(out.size() == 1 ? out[0] : out) : end();
   unanswered.end();
 }
 
 void print_own_search(const Asked& q) {
-  const Machine& m = q.machine();
-  std::vector<ScalingPoint> points;
+  const perf::Machine& m = q.machine();
+  std::vector<report::ScalingPoint> points;
   print_each(
       q,
       [&](int64_t gpus) {
-        const SearchAnswer a = answer_search(q.spec, m, gpus, q.question, q.options);
-        points.push_back({gpus, a.prediction.step_s, text_of(a.found.best.front().layout)});
-        if (q.json) return json_of(a, m, gpus, q.question);
-        print_text(text_of(a, m, gpus, q.question));
+        const perf::SearchAnswer a = perf::answer_search(q.spec, m, gpus, q.question, q.options);
+        points.push_back({gpus, a.prediction.step_s, perf::text_of(a.found.best.front().layout)});
+        if (q.json) return report::json_of(a, m, gpus, q.question);
+        print_text(report::text_of(a, m, gpus, q.question));
         return json();
       },
       [&] {
-        if (points.size() > 1) print_text(scaling_text(points));
+        if (points.size() > 1) print_text(report::scaling_text(points));
       });
 }
 
 void print_engine_search(const Asked& q) {
-  const EngineOn engine(q.spec, q.machine(), q.engine);
+  const perf::EngineOn engine(q.spec, q.machine(), q.engine);
   print_each(
       q,
       [&](int64_t gpus) {
-        const EngineSearchAnswer a = answer_search(q.spec, q.machine(), gpus, q.question, engine);
-        if (q.json) return json_of(a, engine, q.machine(), gpus, q.question);
-        print_text(text_of(a, engine, q.machine(), gpus, q.question));
+        const perf::EngineSearchAnswer a = perf::answer_search(q.spec, q.machine(), gpus, q.question, engine);
+        if (q.json) return report::json_of(a, engine, q.machine(), gpus, q.question);
+        print_text(report::text_of(a, engine, q.machine(), gpus, q.question));
         return json();
       },
       [] {});
 }
 
 void print_engine_run(const Asked& q) {
-  const EngineOn engine(q.spec, q.machine(), q.engine);
-  const EngineRunAnswer a = answer_run(q.spec, q.machine(), q.question, engine);
+  const perf::EngineOn engine(q.spec, q.machine(), q.engine);
+  const perf::EngineRunAnswer a = perf::answer_run(q.spec, q.machine(), q.question, engine);
   if (q.json)
-    print_json(json_of(a, engine, q.machine()));
+    print_json(report::json_of(a, engine, q.machine()));
   else
-    print_text(text_of(a, engine, q.machine(), q.spec.policy.micro_batch == 0));
+    print_text(report::text_of(a, engine, q.machine(), q.spec.policy.micro_batch == 0));
   // Memory of other engines is known only to a factor: only a certain excess ends with the exit code.
   if (a.too_large) {
     std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB or more of %.3g\n",
@@ -155,9 +155,9 @@ void print_engine_run(const Asked& q) {
 
 // Why Isobar's engine does not train the run; "": it does.
 std::string untrained(const RunSpec& spec) {
-  const Plan plan = build_plan(sample_of(spec), 0, {});
+  const plan::Plan plan = nets::build_plan(nets::sample_of(spec), 0, {});
   try {
-    require_kernels(spec, plan);
+    nets::require_kernels(spec, plan);
     return "";
   } catch (const ConfigError& e) {
     const std::string what = e.what();
@@ -168,14 +168,15 @@ std::string untrained(const RunSpec& spec) {
 // Without --engine: the software that a layout is emitted for, or an unknown engine for a run that ours does
 // not train. A question that ours alone answers stays its.
 void take_default_engine(const AskArguments& a, Asked& q) {
-  const Machine& m = q.machines.front();
-  if (a.names_engine || !a.engine.fit.empty() || device_of(q.spec, m) != Device::accelerator) return;
+  const perf::Machine& m = q.machines.front();
+  if (a.names_engine || !a.engine.fit.empty() || perf::device_of(q.spec, m) != perf::Device::accelerator)
+    return;
   if (!a.emit.empty()) {
     if (a.emit == "isobar") return;
     q.engine.engine = a.emit;
     return;
   }
-  if (a.question.pareto || a.question.offload || a.rates || !engine_running(q.spec, m).empty()) return;
+  if (a.question.pareto || a.question.offload || a.rates || !perf::engine_running(q.spec, m).empty()) return;
   if (const std::string why = untrained(q.spec); !why.empty())
     q.engine.engine = "unknown",
     q.engine.why = "since Isobar's engine does not train it (--engine isobar prices its plans): " + why;
@@ -183,7 +184,7 @@ void take_default_engine(const AskArguments& a, Asked& q) {
 
 // Prices by plans of the engine that was named, or that runs the net.
 void take_engine(Asked& q) {
-  const ForeignEngine* named = q.engine.of_plans();
+  const perf::ForeignEngine* named = q.engine.of_plans();
   if (named && q.spec.net.recorded()) {
     bool& compiled = q.spec.net.traced().compiled;
     if (compiled && !named->habits.compiled)
@@ -192,12 +193,14 @@ void take_engine(Asked& q) {
                         "name pytorch-compiled, or leave one of them out");
     compiled = named->habits.compiled;
   }
-  for (Machine& m : q.machines)
-    m = named ? run_by(*named, m, q.spec.net.recorded()) : q.engine.foreign() ? m : machine_of(q.spec, m);
-  const std::string runs = q.engine.foreign() ? "" : engine_running(q.spec, q.machines.front());
+  for (perf::Machine& m : q.machines)
+    m = named                ? perf::run_by(*named, m, q.spec.net.recorded())
+        : q.engine.foreign() ? m
+                             : perf::machine_of(q.spec, m);
+  const std::string runs = q.engine.foreign() ? "" : perf::engine_running(q.spec, q.machines.front());
   if (runs.empty()) return;
-  q.question.engine = &engine_named(runs);
-  refuse_axes(q.spec, *q.question.engine);
+  q.question.engine = &perf::engine_named(runs);
+  perf::refuse_axes(q.spec, *q.question.engine);
   q.engine.engine = "isobar";
 }
 
@@ -211,49 +214,49 @@ Asked asked(const AskArguments& a) {
   if (a.machines.empty())
     throw ConfigError(q.command, "--machine", "is missing",
                       "name a machine like dgx-h100, or a file of isobar calibrate");
-  for (const std::string& file : a.machines) q.machines.push_back(load_machine(file));
+  for (const std::string& file : a.machines) q.machines.push_back(perf::load_machine(file));
   q.question = a.question, q.engine = a.engine;
   q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
-  if (!q.engine.fit.empty()) take_fit(q.machines.front(), q.engine);
+  if (!q.engine.fit.empty()) perf::take_fit(q.machines.front(), q.engine);
   if (!names_device(a)) q.spec.run.device = RunDevice::automatic;
-  for (const Machine& m : q.machines)
-    if (device_of(q.spec, m) == Device::accelerator && a.ranks_on_host > 0)
+  for (const perf::Machine& m : q.machines)
+    if (perf::device_of(q.spec, m) == perf::Device::accelerator && a.ranks_on_host > 0)
       throw ConfigError(q.command, "--ranks-on-host", "is for cores",
                         "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
-  if (a.searches()) q.question.keep = given_layout(q.spec, a.set);
+  if (a.searches()) q.question.keep = perf::given_layout(q.spec, a.set);
   for (const std::string& list : a.fix) q.question.keep.fix(list);
   for (const std::string& list : a.exclude) q.question.keep.exclude(list);
   if (!q.emit.empty())
-    for (const Constraint& c : said_by(q.emit)) q.question.keep.add(c);
+    for (const perf::Constraint& c : perf::said_by(q.emit)) q.question.keep.add(c);
   take_default_engine(a, q);
   take_engine(q);
   q.options = {.host = {.ranks_on_host = a.ranks_on_host},
                .workspace = cpu_workspace,
-               .device_workspace = [spec = q.spec] { return gpu_workspace(spec); }};
-  q.changed = with_changes(q.machines.front(), a.what_if, q.question);
+               .device_workspace = [spec = q.spec] { return engine::gpu_workspace(spec); }};
+  q.changed = perf::with_changes(q.machines.front(), a.what_if, q.question);
   return q;
 }
 
 void print_run(const Asked& q) {
-  if (q.rates && device_of(q.spec, q.machine()) != Device::accelerator)
+  if (q.rates && perf::device_of(q.spec, q.machine()) != perf::Device::accelerator)
     throw ConfigError(q.command, "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
   if (q.engine.foreign()) return print_engine_run(q);
-  const RunAnswer a = answer_run(q.spec, q.machine(), q.question, q.options);
+  const perf::RunAnswer a = perf::answer_run(q.spec, q.machine(), q.question, q.options);
   if (q.json)
-    print_json(json_of(a, q.machine(), q.rates));
+    print_json(report::json_of(a, q.machine(), q.rates));
   else
-    print_text(text_of(a, q.machine(), q.rates));
+    print_text(report::text_of(a, q.machine(), q.rates));
   if (!a.prediction.fits()) throw CLI::RuntimeError(kDoesNotFit);
 }
 
 void print_search(const Asked& q) {
   q.engine.foreign() ? print_engine_search(q) : print_own_search(q);
   if (q.out.empty()) return;
-  std::vector<NoAnswer> none;
-  const Chooser chooser(q.spec, q.machine(), q.engine, q.options);
-  const std::string not_drawn = write_search_page(q.out, chooser, q.spec, q.question, none);
-  for (const NoAnswer& n : none) say(n);
+  std::vector<perf::NoAnswer> none;
+  const perf::Chooser chooser(q.spec, q.machine(), q.engine, q.options);
+  const std::string not_drawn = report::write_search_page(q.out, chooser, q.spec, q.question, none);
+  for (const perf::NoAnswer& n : none) say(n);
   say_page(q.out, not_drawn);
 }
 
@@ -274,18 +277,20 @@ void print_with_changes(const Asked& q, void (*print)(const Asked&)) {
 }
 
 void print_comparison(const Asked& q) {
-  std::vector<Variant> variants = q.changed;
+  std::vector<perf::Variant> variants = q.changed;
   if (q.machines.size() > 1) {
     variants.clear();
-    for (const Machine& m : q.machines) variants.push_back({m});
+    for (const perf::Machine& m : q.machines) variants.push_back({m});
   }
-  const Compared c = compare(variants, q.spec, q.question, q.engine, q.options);
-  json out = q.json && !c.rows.empty() ? to_json(compared_numbers(c.rows)) : json::array();
+  const perf::Compared c = perf::compare(variants, q.spec, q.question, q.engine, q.options);
+  json out = q.json && !c.rows.empty() ? report::to_json(report::compared_numbers(c.rows)) : json::array();
   Unanswered unanswered(q.json);
-  for (const NoAnswer& none : c.none) unanswered.say(none, out);
+  for (const perf::NoAnswer& none : c.none) unanswered.say(none, out);
   if (!c.rows.empty()) {
-    q.json ? print_json(out) : print_text(to_text(compared(c.rows)) + "\n" + layouts_text(c.rows));
-    if (!q.out.empty()) say_page(q.out, write_machines_page(q.out, name_of_file(q.spec), c.rows));
+    q.json ? print_json(out)
+           : print_text(report::to_text(report::compared(c.rows)) + "\n" + report::layouts_text(c.rows));
+    if (!q.out.empty())
+      say_page(q.out, report::write_machines_page(q.out, report::name_of_file(q.spec), c.rows));
   }
   unanswered.end();
 }
@@ -293,17 +298,17 @@ void print_comparison(const Asked& q) {
 namespace {
 
 // The machine's facility, where its file gives a limit or a charge.
-std::optional<Facility> facility_of(const Machine& m) {
+std::optional<perf::Facility> facility_of(const perf::Machine& m) {
   const json file = load_yaml(m.file), cluster = file.value("cluster", json::object());
   if (!cluster.contains("max_time_s") && !cluster.contains("max_nodes") && !cluster.contains("charge"))
     return std::nullopt;
-  const ClusterSpec c = load_cluster(m.file);
-  return Facility{c.ranks_per_node, c.max_nodes, c.max_time_s, c.charge, !c.exclusive};
+  const cluster::ClusterSpec c = cluster::load_cluster(m.file);
+  return perf::Facility{c.ranks_per_node, c.max_nodes, c.max_time_s, c.charge, !c.exclusive};
 }
 
-std::vector<Scheduled> rows_of(const std::vector<Scheduled>& all, const Machine& m) {
-  std::vector<Scheduled> out;
-  for (const Scheduled& s : all)
+std::vector<perf::Scheduled> rows_of(const std::vector<perf::Scheduled>& all, const perf::Machine& m) {
+  std::vector<perf::Scheduled> out;
+  for (const perf::Scheduled& s : all)
     if (s.choice.machine.name == m.name) out.push_back(s);
   return out;
 }
@@ -311,40 +316,42 @@ std::vector<Scheduled> rows_of(const std::vector<Scheduled>& all, const Machine&
 }  // namespace
 
 void print_schedule(const Asked& q) {
-  std::vector<Machine> machines = q.machines;
+  std::vector<perf::Machine> machines = q.machines;
   if (machines.size() == 1) machines = {q.machine()};
-  for (const Machine& m : machines)
+  for (const perf::Machine& m : machines)
     if (q.question.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
       throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
-  std::vector<NoAnswer> none;
-  std::vector<Scheduled> all;
-  std::map<std::string, std::unique_ptr<Chooser>> choosers;
+  std::vector<perf::NoAnswer> none;
+  std::vector<perf::Scheduled> all;
+  std::map<std::string, std::unique_ptr<perf::Chooser>> choosers;
   std::exception_ptr why;
-  for (const Machine& m : machines) try {
-      auto& chooser = choosers[m.name] = std::make_unique<Chooser>(q.spec, m, q.engine, q.options);
-      for (Scheduled& s : schedule(*chooser, q.spec, q.question, none)) all.push_back(std::move(s));
+  for (const perf::Machine& m : machines) try {
+      auto& chooser = choosers[m.name] = std::make_unique<perf::Chooser>(q.spec, m, q.engine, q.options);
+      for (perf::Scheduled& s : perf::schedule(*chooser, q.spec, q.question, none))
+        all.push_back(std::move(s));
     } catch (const ConfigError& e) {
       why = std::current_exception();
-      if (machines.size() > 1) none.push_back(no_answer(m.name, 0, e));
+      if (machines.size() > 1) none.push_back(perf::no_answer(m.name, 0, e));
     }
-  for (const NoAnswer& n : none) say(n);
+  for (const perf::NoAnswer& n : none) say(n);
   if (all.empty()) std::rethrow_exception(why);
-  if (q.json) return print_json(json_of(all));
-  const Scheduled& best = advised(all);
-  const Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
-  std::vector<Sentence> sentences = {{.brief = answer_of(best, q.question)}};
-  print_text(sentences[0].brief + "\nlayout: " + text_of(layout_of(best.choice.spec)) + ", global batch " +
-             std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
-             to_text(schedule_table(worth_it(all), q.question)) + "\nwhat would change the answer\n");
-  for (const std::string& change : changes_of(all, best, q.question, limit)) {
+  if (q.json) return print_json(report::json_of(all));
+  const perf::Scheduled& best = perf::advised(all);
+  const perf::Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
+  std::vector<report::Sentence> sentences = {{.brief = report::answer_of(best, q.question)}};
+  print_text(sentences[0].brief + "\nlayout: " + perf::text_of(perf::layout_of(best.choice.spec)) +
+             ", global batch " + std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
+             report::to_text(report::schedule_table(perf::worth_it(all), q.question)) +
+             "\nwhat would change the answer\n");
+  for (const std::string& change : report::changes_of(all, best, q.question, limit)) {
     print_text("  " + change + "\n");
     sentences.push_back({.brief = change});
   }
-  std::vector<Table> tables;
-  if (const std::optional<Facility> f = facility_of(best.choice.machine)) {
-    sentences.push_back({.text = proposal_text(*f, best)});
-    tables.push_back(scaling_table(*f, rows_of(all, best.choice.machine)));
-    print_text("\n" + sentences.back().text + "\n\n" + to_text(tables.back()) + "\n");
+  std::vector<report::Table> tables;
+  if (const std::optional<perf::Facility> f = facility_of(best.choice.machine)) {
+    sentences.push_back({.text = report::proposal_text(*f, best)});
+    tables.push_back(report::scaling_table(*f, rows_of(all, best.choice.machine)));
+    print_text("\n" + sentences.back().text + "\n\n" + report::to_text(tables.back()) + "\n");
   }
   std::vector<std::string> assumed = best.choice.notes;
   if (!best.training.assumed.empty())
@@ -356,31 +363,33 @@ void print_schedule(const Asked& q) {
     sentences.push_back({.head = "Note", .text = one});
   }
   if (!q.out.empty())
-    say_page(q.out, write_budget_page(q.out, name_of_file(q.spec), sentences, all, q.question, tables));
+    say_page(q.out, report::write_budget_page(q.out, report::name_of_file(q.spec), sentences, all, q.question,
+                                              tables));
 }
 
 namespace {
 
-std::string emitted_of(const Asked& q, const LayoutChoice& c) {
-  const TimeUnit u = unit_of(c.step.value);
+std::string emitted_of(const Asked& q, const perf::LayoutChoice& c) {
+  const report::TimeUnit u = report::unit_of(c.step.value);
   const std::string engine = q.question.engine ? q.question.engine->name : q.engine.engine;
-  return emitted(c.spec, q.emit,
-                 printed("predicted for %s on %ld x %s: %s %s a step (80 %% interval), %s of %.3g GB a rank",
-                         engine.c_str(), c.ranks(), c.machine.name.c_str(),
-                         with_interval(c.step.scaled(u.per_second)).c_str(), u.name,
-                         with_interval(c.memory.scaled(1e-9)).c_str(), 1e-9 * c.there));
+  return perf::emitted(
+      c.spec, q.emit,
+      printed("predicted for %s on %ld x %s: %s %s a step (80 %% interval), %s of %.3g GB a rank",
+              engine.c_str(), c.ranks(), c.machine.name.c_str(),
+              with_interval(c.step.scaled(u.per_second)).c_str(), u.name,
+              with_interval(c.memory.scaled(1e-9)).c_str(), 1e-9 * c.there));
 }
 
 }  // namespace
 
 void print_emitted(const Asked& q) {
-  const Chooser chooser(q.spec, q.machine(), q.engine, q.options);
+  const perf::Chooser chooser(q.spec, q.machine(), q.engine, q.options);
   if (q.question.gpus.empty()) return print_text(emitted_of(q, chooser.own(q.spec)));
   constexpr size_t kTried = 20;
-  LayoutQuestion question = q.question;
+  perf::LayoutQuestion question = q.question;
   question.top = kTried;
   std::exception_ptr why;
-  for (const LayoutChoice& c : chooser.best(q.spec, q.question.gpus.front(), question)) try {
+  for (const perf::LayoutChoice& c : chooser.best(q.spec, q.question.gpus.front(), question)) try {
       return print_text(emitted_of(q, c));
     } catch (const ConfigError&) {  // the software lacks it: the next best
       if (!why) why = std::current_exception();
@@ -388,4 +397,4 @@ void print_emitted(const Asked& q) {
   std::rethrow_exception(why);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -13,7 +13,7 @@
 
 #include "perfmodel/ask/choose/compare.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct AskArguments {
   std::string command;  // "search": for errors
@@ -22,8 +22,8 @@ struct AskArguments {
   int64_t ranks = 0, ranks_on_host = 0;
   std::string global_batch;
   std::vector<std::string> what_if, fix, exclude;
-  LayoutQuestion question;
-  EngineQuestion engine;
+  perf::LayoutQuestion question;
+  perf::EngineQuestion engine;
   bool rates = false, json = false;
   bool names_engine = false;
   bool searches() const { return !question.gpus.empty() || plans(); }
@@ -34,14 +34,14 @@ struct AskArguments {
 struct Asked {
   std::string command;
   RunSpec spec;
-  std::vector<Machine> machines;
-  std::vector<Variant> changed;  // the first machine, and with what-ifs
-  LayoutQuestion question;       // with the constraints of the search
-  EngineQuestion engine;
-  PredictOptions options;
+  std::vector<perf::Machine> machines;
+  std::vector<perf::Variant> changed;  // the first machine, and with what-ifs
+  perf::LayoutQuestion question;       // with the constraints of the search
+  perf::EngineQuestion engine;
+  perf::PredictOptions options;
   std::string emit, out;
   bool rates = false, json = false;
-  const Machine& machine() const { return changed.back().machine; }
+  const perf::Machine& machine() const { return changed.back().machine; }
 };
 /// Throws ConfigError.
 Asked asked(const AskArguments& a);
@@ -62,4 +62,4 @@ void print_schedule(const Asked& q);
 /// The layout, or the best one, for other software.
 void print_emitted(const Asked& q);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -7,7 +7,7 @@
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char *kRun = "Run, machine and engine", *kOutput = "Output";
@@ -141,7 +141,7 @@ void take_options(const CLI::App& command, AskArguments& a) {
   a.names_engine = given(command, "--engine");
   const bool implied = !a.names_engine && !a.emit.empty() && a.emit != "isobar";
   const bool foreign = implied || a.engine.foreign() || !a.engine.fit.empty(),
-             trains = has_training(a.question);
+             trains = perf::has_training(a.question);
   const std::string own = "is answered for Isobar's own engine alone", leave = "leave it or --engine out";
   const std::string search = "is for a search of layouts", add = "add --gpus N";
   const std::vector<Unused> unused = {
@@ -167,4 +167,4 @@ void take_options(const CLI::App& command, AskArguments& a) {
   a.question.progress = true;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

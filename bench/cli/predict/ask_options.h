@@ -7,7 +7,7 @@
 
 #include "bench/cli/predict/ask.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 /// The run, the machine, and the engine that is predicted. `several`: --machine may be repeated.
 void add_run_options(CLI::App& command, AskArguments& a, bool several = false);
@@ -27,4 +27,4 @@ void add_output_options(CLI::App& command, AskArguments& a, bool page);
 /// of these commands.
 void take_options(const CLI::App& command, AskArguments& a);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,7 +6,7 @@
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kBudgetHelp =
@@ -45,4 +45,4 @@ void add_budget_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,7 +6,7 @@
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kCompareHelp =
@@ -43,4 +43,4 @@ void add_compare_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,7 +6,7 @@
 #include "bench/cli/words/options.h"
 #include "perfmodel/ask/choose/emit.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kEmitHelp =
@@ -26,7 +26,9 @@ void add_emit_command(CLI::App& app) {
       app.add_subcommand("emit", "Print a layout for Megatron, NeMo, torchtitan or DeepSpeed");
   command->footer(kEmitHelp);
   add_run_options(*command, *a);
-  command->add_option("--for", a->emit, "The software")->required()->check(CLI::IsMember(emit_targets()));
+  command->add_option("--for", a->emit, "The software")
+      ->required()
+      ->check(CLI::IsMember(perf::emit_targets()));
   add_search_options(*command, *a, false);
   add_rank_options(*command, *a);
   add_what_if_option(*command, *a);
@@ -38,4 +40,4 @@ void add_emit_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

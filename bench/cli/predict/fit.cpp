@@ -19,7 +19,7 @@
 #include "perfmodel/step/engine_prices.h"
 #include "reports/answers/fit_text.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kFitHelp =
@@ -78,11 +78,11 @@ struct FitArguments {
   std::optional<double> tuned;
 };
 
-HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
-  HeldOut s;
+perf::HeldOut split_of(const FitArguments& a, const std::vector<perf::MeasuredRun>& runs) {
+  perf::HeldOut s;
   if (!a.train_ids.empty()) {
     for (const std::string& id : a.train_ids)
-      if (std::none_of(runs.begin(), runs.end(), [&](const MeasuredRun& r) { return r.id == id; }))
+      if (std::none_of(runs.begin(), runs.end(), [&](const perf::MeasuredRun& r) { return r.id == id; }))
         throw ConfigError("isobar fit", "--train-ids", "there is no successful run " + id + " in " + a.dir,
                           "see `isobar report` for their ids");
     for (size_t i = 0; i < runs.size(); ++i) {
@@ -92,7 +92,8 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
     return s;
   }
   const double fitted = a.fraction >= 0 ? a.fraction : a.holdout >= 0 ? 1 - a.holdout : 1;
-  s = split_runs(runs, fitted, a.seed, a.by == "layout" ? Together::layout : Together::specification);
+  s = perf::split_runs(runs, fitted, a.seed,
+                       a.by == "layout" ? perf::Together::layout : perf::Together::specification);
   if (s.train.empty())
     throw ConfigError("isobar fit", "--holdout", "leaves no run to fit to",
                       "hold out less, or run more trials");
@@ -100,8 +101,8 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
 }
 
 /// Those of --splits: none where nothing is held out.
-std::vector<HeldOut> repeated_splits(FitArguments a, const std::vector<MeasuredRun>& runs) {
-  std::vector<HeldOut> splits;
+std::vector<perf::HeldOut> repeated_splits(FitArguments a, const std::vector<perf::MeasuredRun>& runs) {
+  std::vector<perf::HeldOut> splits;
   if (a.splits < 2 || split_of(a, runs).test.empty()) return splits;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
   return splits;
@@ -110,16 +111,16 @@ std::vector<HeldOut> repeated_splits(FitArguments a, const std::vector<MeasuredR
 template <class Report>
 void tell(const FitArguments& a, const Report& report, const std::string& where) {
   if (a.json) {
-    nlohmann::json out = json_of(report);
+    nlohmann::json out = report::json_of(report);
     out["file"] = a.out;
     std::printf("%s\n", json_text(out, 1).c_str());
   } else {
-    std::printf("%s%s\n", text_of(report).c_str(), where.c_str());
+    std::printf("%s%s\n", report::text_of(report).c_str(), where.c_str());
   }
 }
 
-UsableRuns runs_of(const FitArguments& a) {
-  UsableRuns u = usable_runs(a.dir, a.statistic);
+perf::UsableRuns runs_of(const FitArguments& a) {
+  perf::UsableRuns u = perf::usable_runs(a.dir, a.statistic);
   for (const std::string& p : u.problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
   if (u.ignored > 0 && !a.json) std::fprintf(stderr, "%zu runs without a step time are ignored\n", u.ignored);
   if (u.runs.empty())
@@ -129,33 +130,35 @@ UsableRuns runs_of(const FitArguments& a) {
 }
 
 /// Runs of programs whose nets are not described.
-void fit_by_settings(const FitArguments& a, const UsableRuns& u) {
-  const std::vector<MeasuredRun>& runs = u.runs;
+void fit_by_settings(const FitArguments& a, const perf::UsableRuns& u) {
+  const std::vector<perf::MeasuredRun>& runs = u.runs;
   if (!a.machine.empty())
     throw ConfigError("isobar fit", "--machine",
                       "prices nets, and these runs describe none (run.by_settings)",
                       "leave it out, or describe the net under `net:` and run the sweep again");
-  const HeldOut split = split_of(a, runs);
-  const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
-  const std::vector<HeldOut> splits = repeated_splits(a, runs);
-  const SettingsFit m(train);
+  const perf::HeldOut split = split_of(a, runs);
+  const std::vector<perf::MeasuredRun> train = perf::pick(runs, split.train),
+                                       test = perf::pick(runs, split.test);
+  const std::vector<perf::HeldOut> splits = repeated_splits(a, runs);
+  const perf::SettingsFit m(train);
   write_atomically(a.out, json_text(m.to_json(), 1) + "\n");
-  const SettingsReport report{.fit = m,
-                              .statistic = a.statistic,
-                              .runs = runs,
-                              .between = u.between,
-                              .fitted = hold_out(train, m),
-                              .held_out = hold_out(test, m),
-                              .repeated = splits.empty() ? RepeatedHoldout{} : repeat_hold_out(runs, splits)};
+  const report::SettingsReport report{
+      .fit = m,
+      .statistic = a.statistic,
+      .runs = runs,
+      .between = u.between,
+      .fitted = perf::hold_out(train, m),
+      .held_out = perf::hold_out(test, m),
+      .repeated = splits.empty() ? perf::RepeatedHoldout{} : perf::repeat_hold_out(runs, splits)};
   if (!test.empty())
     write_atomically(std::filesystem::path(a.dir) / "holdout.json",
-                     json_text(holdout_json(a.statistic, report.fitted, report.held_out), 1) + "\n");
+                     json_text(perf::holdout_json(a.statistic, report.fitted, report.held_out), 1) + "\n");
   tell(a, report, "Fit: " + a.out);
 }
 
-bool are_by_settings(const UsableRuns& u, const std::string& dir) {
+bool are_by_settings(const perf::UsableRuns& u, const std::string& dir) {
   const auto by = std::count_if(u.runs.begin(), u.runs.end(),
-                                [](const MeasuredRun& r) { return r.spec.run.by_settings; });
+                                [](const perf::MeasuredRun& r) { return r.spec.run.by_settings; });
   if (by != 0 && by != static_cast<int64_t>(u.runs.size()))
     throw ConfigError(dir, "run.by_settings", "is true in some runs and not in others",
                       "fit each in a folder of its own");
@@ -163,33 +166,36 @@ bool are_by_settings(const UsableRuns& u, const std::string& dir) {
 }
 
 void run_fit(const FitArguments& a) {
-  const UsableRuns usable = runs_of(a);
+  const perf::UsableRuns usable = runs_of(a);
   if (are_by_settings(usable, a.dir)) return fit_by_settings(a, usable);
   if (a.machine.empty())
     throw ConfigError("isobar fit", "--machine", "is missing",
                       "name a machine file, as isobar calibrate writes it");
   const auto& [runs, between, ignored, problems] = usable;
   const RunSpec& one = runs.front().spec;
-  const Machine given = load_machine(a.machine);
-  const Machine before =
-      a.engine.empty() ? machine_of(one, given) : run_by(engine_named(a.engine), given, one.net.recorded());
-  const HeldOut split = split_of(a, runs);
-  const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
-  const std::vector<HeldOut> splits = repeated_splits(a, runs);
-  const Machine m = fit(train, before, {.statistic = a.statistic});
-  save_machine(m, a.out);
-  const FitReport report{
-      .before = before,
-      .after = m,
-      .runs = runs,
-      .between = between,
-      .fitted = hold_out(train, m),
-      .held_out = hold_out(test, m),
-      .memory = memory_of(runs, m, cpu_workspace),
-      .repeated = splits.empty() ? RepeatedHoldout{} : repeat_hold_out(runs, before, a.statistic, splits)};
+  const perf::Machine given = perf::load_machine(a.machine);
+  const perf::Machine before = a.engine.empty()
+                                   ? perf::machine_of(one, given)
+                                   : perf::run_by(perf::engine_named(a.engine), given, one.net.recorded());
+  const perf::HeldOut split = split_of(a, runs);
+  const std::vector<perf::MeasuredRun> train = perf::pick(runs, split.train),
+                                       test = perf::pick(runs, split.test);
+  const std::vector<perf::HeldOut> splits = repeated_splits(a, runs);
+  const perf::Machine m = perf::fit(train, before, {.statistic = a.statistic});
+  perf::save_machine(m, a.out);
+  const report::FitReport report{.before = before,
+                                 .after = m,
+                                 .runs = runs,
+                                 .between = between,
+                                 .fitted = perf::hold_out(train, m),
+                                 .held_out = perf::hold_out(test, m),
+                                 .memory = perf::memory_of(runs, m, cpu_workspace),
+                                 .repeated = splits.empty()
+                                                 ? perf::RepeatedHoldout{}
+                                                 : perf::repeat_hold_out(runs, before, a.statistic, splits)};
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty())
-    write_atomically(holdout, json_text(holdout_json(m, report.fitted, report.held_out), 1) + "\n");
+    write_atomically(holdout, json_text(perf::holdout_json(m, report.fitted, report.held_out), 1) + "\n");
   tell(a, report, "Machine: " + a.out + (test.empty() ? "" : "; held-out runs: " + holdout.string()));
 }
 
@@ -235,7 +241,7 @@ void add_fit_command(CLI::App& app) {
     for (const char* option : {"--seed", "--splits", "--by"})
       refuse_unused(*fit,
                     {{option, !by_chance, "is of a random part that is held out", "add --holdout 0.5"}});
-    const bool foreign = !a->engine.empty() && EngineQuestion{.engine = a->engine}.foreign();
+    const bool foreign = !a->engine.empty() && perf::EngineQuestion{.engine = a->engine}.foreign();
     if (a->engine == "isobar")
       throw ConfigError("isobar fit", "--engine", "isobar is what is fitted without it", "leave it out");
     if (!foreign && std::filesystem::path(a->dir).extension() == ".csv")
@@ -256,4 +262,4 @@ void add_fit_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

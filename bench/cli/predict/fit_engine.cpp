@@ -9,34 +9,35 @@
 #include "perfmodel/machine/machine_file.h"
 #include "perfmodel/score/prices/own_fit.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
 
-json json_of_scores(const std::vector<ScoredRow>& rows) {
-  const Scores s = score_rows(rows);
+json json_of_scores(const std::vector<perf::ScoredRow>& rows) {
+  const perf::Scores s = perf::score_rows(rows);
   return {{"rows", s.rows}, {"mape", 100 * s.mape}, {"coverage", 100 * s.coverage}};
 }
 
-void print_scores(const char* how, const std::vector<ScoredRow>& rows) {
+void print_scores(const char* how, const std::vector<perf::ScoredRow>& rows) {
   size_t inside = 0;
-  for (const ScoredRow& r : rows) inside += r.inside() ? 1 : 0;
+  for (const perf::ScoredRow& r : rows) inside += r.inside() ? 1 : 0;
   std::printf("  %-28s mean error %.1f %%, the 80 %% interval covers %zu of %zu\n", how,
-              100 * score_rows(rows).mape, inside, rows.size());
+              100 * perf::score_rows(rows).mape, inside, rows.size());
 }
 
 }  // namespace
 
 void fit_own_runs(const OwnRunsQuestion& q) {
-  const Machine machine = load_machine(q.machine);
+  const perf::Machine machine = perf::load_machine(q.machine);
   if (!machine.accelerator)
     throw ConfigError(q.machine, "accelerator", "is missing: --engine is of runs on accelerators",
                       "name a machine like configs/machines/dgx-h100.yaml");
   const std::string& name = q.files.front();
-  const OwnRuns own = own_runs(own_table(q.files, q.config), name, q.engine, q.tuned, machine);
-  const OwnFit fit = fit_own(own, machine);
-  save_own_runs(own, q.out);
+  const perf::OwnRuns own =
+      perf::own_runs(foreign::own_table(q.files, q.config), name, q.engine, q.tuned, machine);
+  const perf::OwnFit fit = perf::fit_own(own, machine);
+  perf::save_own_runs(own, q.out);
   if (q.json) {
     const json j = {{"file", q.out},
                     {"engine", q.engine},
@@ -55,4 +56,4 @@ void fit_own_runs(const OwnRunsQuestion& q) {
               q.out.c_str());
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cli {
 
 struct OwnRunsQuestion {
   std::vector<std::string> files;  // one table; or logs of trainings, one run each
@@ -17,4 +17,4 @@ struct OwnRunsQuestion {
 /// Writes the fit, and prints the errors of predictions of these runs, without the fit and cross-validated.
 void fit_own_runs(const OwnRunsQuestion& question);
 
-}  // namespace isobar
+}  // namespace isobar::cli

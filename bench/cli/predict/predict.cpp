@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "perfmodel/ask/choose/emit.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kPredictHelp =
@@ -112,7 +112,7 @@ void add_old_options(CLI::App& command, AskArguments& a) {
   command.add_option("--top", a.question.top)->check(CLI::Range(1, 1000));
   command.add_flag("--pareto", a.question.pareto);
   command.add_flag("--offload", a.question.offload);
-  command.add_option("--emit", a.emit)->check(CLI::IsMember(emit_targets()));
+  command.add_option("--emit", a.emit)->check(CLI::IsMember(perf::emit_targets()));
   command.add_option("-o,--out", a.out);
   const std::vector<CLI::Option*> all = command.get_options();
   for (size_t i = before; i < all.size(); ++i) all[i]->group("");
@@ -144,4 +144,4 @@ void add_predict_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

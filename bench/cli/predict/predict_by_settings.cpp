@@ -9,7 +9,7 @@
 #include "model/base/text/json.h"
 #include "perfmodel/fitting/settings_fit.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 bool is_of_settings(const std::string& fit) {
@@ -43,8 +43,8 @@ bool predicted_by_settings(const CLI::App& command, const AskArguments& a) {
     throw ConfigError(a.engine.fit, "by_settings", "is of runs without a net, and " + a.config + " has one",
                       "leave --fit out, or take the configuration of those runs");
   refuse_what_prices_nets(command);
-  const SettingsFit fit = SettingsFit::from_json(read_json(a.engine.fit), a.engine.fit);
-  const StepRange r = fit(spec);
+  const perf::SettingsFit fit = perf::SettingsFit::from_json(read_json(a.engine.fit), a.engine.fit);
+  const perf::StepRange r = fit(spec);
   const double rate = static_cast<double>(spec.train.global_batch) / r.seconds;
   if (a.json) {
     std::printf("%s\n", json_text({{"by_settings", true},
@@ -64,4 +64,4 @@ bool predicted_by_settings(const CLI::App& command, const AskArguments& a) {
   return true;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,9 +4,9 @@
 
 #include "bench/cli/predict/ask.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 /// True if it has printed the answer. Throws ConfigError where a run without a net has no such fit.
 bool predicted_by_settings(const CLI::App& command, const AskArguments& a);
 
-}  // namespace isobar
+}  // namespace isobar::cli

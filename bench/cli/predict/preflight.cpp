@@ -18,33 +18,33 @@
 #include "model/base/text/json.h"
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr int64_t kRounds = 15;  // of pairs; enough to tell a slow node from its partners
 
 // Bytes a second in both directions with each partner; 0 where this rank had none.
 std::vector<double> link_rates(int rank, int size) {
-  std::vector<double> rates(static_cast<size_t>(std::min(kRounds, rounds_of(size))));
+  std::vector<double> rates(static_cast<size_t>(std::min(kRounds, cluster::rounds_of(size))));
   for (size_t round = 0; round < rates.size(); ++round) {
-    const auto partner = static_cast<int>(partner_of(rank, static_cast<int64_t>(round), size));
+    const auto partner = static_cast<int>(cluster::partner_of(rank, static_cast<int64_t>(round), size));
     MPI_Barrier(MPI_COMM_WORLD);
     if (partner < 0) continue;
-    rates[round] = link_rate(partner);
+    rates[round] = doctor::link_rate(partner);
   }
   return rates;
 }
 
 void run_preflight(const std::string& file) {
-  if (!Mpi::started_by_launcher())
+  if (!comm::Mpi::started_by_launcher())
     throw ConfigError("isobar preflight", "", "measures a rank on each node",
                       "start it with mpiexec or srun");
-  const Mpi mpi;
+  const comm::Mpi mpi;
   omp_set_num_threads(omp_get_num_procs());  // all of the node's, whatever the trials use
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   MPI_Get_processor_name(host, &length);
-  std::vector<double> mine = {matrix_rate(), copy_rate()};
+  std::vector<double> mine = {doctor::matrix_rate(), doctor::copy_rate()};
   const std::vector<double> links = link_rates(mpi.rank(), mpi.size());
   mine.insert(mine.end(), links.begin(), links.end());
   const auto n = static_cast<size_t>(mpi.size());
@@ -60,7 +60,8 @@ void run_preflight(const std::string& file) {
     nlohmann::json with = nlohmann::json::array();
     std::vector<double> rates;
     for (size_t round = 0; round < links.size(); ++round)
-      if (const int64_t other = partner_of(static_cast<int64_t>(i), static_cast<int64_t>(round), mpi.size());
+      if (const int64_t other =
+              cluster::partner_of(static_cast<int64_t>(i), static_cast<int64_t>(round), mpi.size());
           other >= 0) {
         rates.push_back(of[2 + round]);
         with.push_back({{"rank", other}, {"bytes_s", rates.back()}});
@@ -69,7 +70,7 @@ void run_preflight(const std::string& file) {
                           {"host", std::string(hosts.data() + i * sizeof host)},
                           {"matrix_flops_s", of[0]},
                           {"copy_bytes_s", of[1]},
-                          {"link_bytes_s", link_of(rates)},
+                          {"link_bytes_s", cluster::link_of(rates)},
                           {"links", with}});
   }
   write_atomically(file, json_text(j, 1) + "\n");
@@ -85,4 +86,4 @@ void add_preflight_command(CLI::App& app) {
   c->callback([file] { run_preflight(*file); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -18,7 +18,7 @@
 #include "perfmodel/machine/shipped.h"
 #include "reports/answers/score_text.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kScoreHelp =
@@ -68,13 +68,13 @@ struct ScoreArguments {
   bool spec = false, json = false, rows = false;
 };
 
-ScoreView view_of(const ScoreArguments& a) {
+report::ScoreView view_of(const ScoreArguments& a) {
   return {a.json, a.rows};
 }
 
-JudgeOptions options_of(const ScoreArguments& a) {
-  using Split = JudgeOptions::Split;
-  JudgeOptions o;
+perf::JudgeOptions options_of(const ScoreArguments& a) {
+  using Split = perf::JudgeOptions::Split;
+  perf::JudgeOptions o;
   o.spec_only = a.spec;
   if (!a.points.empty()) {
     o.split = Split::points;
@@ -93,30 +93,30 @@ JudgeOptions options_of(const ScoreArguments& a) {
 }
 
 struct Scoreboard {
-  Library tables;
-  std::vector<CollectiveTable> collectives;
-  std::map<const ChipSpec*, std::unique_ptr<ChipSpec>> chips;  // for the rates of --machine
+  perf::Library tables;
+  std::vector<perf::CollectiveTable> collectives;
+  std::map<const perf::ChipSpec*, std::unique_ptr<perf::ChipSpec>> chips;  // for the rates of --machine
 
   void take(const std::string& file) {
     const CsvTable csv = read_csv(file);
     if (csv.has("collective"))
-      collectives.push_back(collectives_from(csv));
+      collectives.push_back(perf::collectives_from(csv));
     else
-      tables.push_back(published_from(csv));
+      tables.push_back(perf::published_from(csv));
   }
-  void run_on(const Machine& machine) {
-    for (PublishedTable& t : tables)
-      for (std::vector<PublishedRun>* runs : {&t.runs, &t.outcomes})
-        for (PublishedRun& r : *runs) {
+  void run_on(const perf::Machine& machine) {
+    for (perf::PublishedTable& t : tables)
+      for (std::vector<perf::PublishedRun>* runs : {&t.runs, &t.outcomes})
+        for (perf::PublishedRun& r : *runs) {
           auto& chip = chips[r.gpu];
-          if (!chip) chip = std::make_unique<ChipSpec>(at_rates_of(*r.gpu, machine));
+          if (!chip) chip = std::make_unique<perf::ChipSpec>(perf::at_rates_of(*r.gpu, machine));
           r.gpu = chip.get();
         }
   }
 };
 
 /// Ends with an error for a user's table of which nothing was predicted.
-void refuse_whole(const PublishedTable& t) {
+void refuse_whole(const perf::PublishedTable& t) {
   for (const auto& [why, line] : t.first_refused)
     throw ConfigError(t.file, "line " + std::to_string(line), "is refused, like all other rows: " + why,
                       "give what is missing (configs/published/README.md)");
@@ -124,56 +124,58 @@ void refuse_whole(const PublishedTable& t) {
                     "add one, or score it without --leave-out campaign");
 }
 
-void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
-  for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
-    const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
-    if (!out.campaigns.empty() || !out.open.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
-    std::vector<std::pair<int, CampaignsOut>> few;
+void score_campaigns(const perf::Library& scored, const perf::Library& others, const ScoreArguments& a) {
+  for (const auto& [quantity, what] :
+       {std::pair{&perf::kStepSeconds, "step time"}, {&perf::kPeakBytes, "peak memory"}}) {
+    const perf::CampaignsOut out = perf::leave_campaigns_out(*quantity, scored, others);
+    if (!out.campaigns.empty() || !out.open.empty())
+      std::fputs(report::shown(out, what, view_of(a)).c_str(), stdout);
+    std::vector<std::pair<int, perf::CampaignsOut>> few;
     if (!a.points.empty()) few.emplace_back(0, out);
     for (const int n : a.points)
-      few.emplace_back(n, leave_campaigns_out(*quantity, scored, others, static_cast<size_t>(n)));
-    std::fputs(shown(few, what, view_of(a)).c_str(), stdout);
+      few.emplace_back(n, perf::leave_campaigns_out(*quantity, scored, others, static_cast<size_t>(n)));
+    std::fputs(report::shown(few, what, view_of(a)).c_str(), stdout);
   }
-  for (const PublishedTable& t : scored) {
+  for (const perf::PublishedTable& t : scored) {
     if (!t.runs.empty() || !t.open.empty()) continue;
-    if (!a.json) std::fputs(refusals(t).c_str(), stdout);
+    if (!a.json) std::fputs(report::refusals(t).c_str(), stdout);
     if (!a.tables.empty()) refuse_whole(t);
   }
 }
 
-void score_tables(const Scoreboard& board, const Library& others, const ScoreArguments& a) {
-  const JudgeOptions options = options_of(a);
-  for (const PublishedTable& t : board.tables)
-    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
-  for (const CollectiveTable& t : board.collectives)
-    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
+void score_tables(const Scoreboard& board, const perf::Library& others, const ScoreArguments& a) {
+  const perf::JudgeOptions options = options_of(a);
+  for (const perf::PublishedTable& t : board.tables)
+    std::fputs(report::shown(perf::judge(t, others, options), view_of(a)).c_str(), stdout);
+  for (const perf::CollectiveTable& t : board.collectives)
+    std::fputs(report::shown(perf::judge(t, options), view_of(a)).c_str(), stdout);
 }
 
 /// Ends with an error where rows name chips that have no machine file: their answers are missing.
-void refuse_unknown_chips(const Library& tables) {
-  for (const PublishedTable& t : tables)
+void refuse_unknown_chips(const perf::Library& tables) {
+  for (const perf::PublishedTable& t : tables)
     for (const auto& [name, line] : t.unknown_chips)
-      throw ConfigError(t.file, "line " + std::to_string(line) + ", gpu_type", unknown_chip(name),
+      throw ConfigError(t.file, "line " + std::to_string(line) + ", gpu_type", perf::unknown_chip(name),
                         "use one of them, or add a machine file (configs/README.md)");
 }
 
 void run_score(const ScoreArguments& a) {
-  const std::string tables = a.published.empty() ? shipped("configs/published") : a.published;
-  Library others;
-  for (const std::string& f : a.fit_on) others.push_back(read_published(f));
-  if (a.fit_on.empty()) others = load_library(tables);
+  const std::string tables = a.published.empty() ? perf::shipped("configs/published") : a.published;
+  perf::Library others;
+  for (const std::string& f : a.fit_on) others.push_back(perf::read_published(f));
+  if (a.fit_on.empty()) others = perf::load_library(tables);
   Scoreboard board;
   for (const std::string& f : a.tables) board.take(f);
   if (a.tables.empty()) {
-    board.tables = load_library(tables);
+    board.tables = perf::load_library(tables);
     if (std::filesystem::exists(tables + "/collectives.csv")) board.take(tables + "/collectives.csv");
   }
-  if (!a.machine.empty()) board.run_on(load_machine(a.machine));
+  if (!a.machine.empty()) board.run_on(perf::load_machine(a.machine));
   const bool campaigns = a.leave_out == "campaign";
   if (campaigns && !a.tables.empty() && !board.collectives.empty())
     throw ConfigError(a.tables.front(), "--leave-out campaign", "is for tables of training runs",
                       "leave tables of collectives out");
-  if (!a.json) std::fputs(score_header(campaigns ? "campaign" : "table").c_str(), stdout);
+  if (!a.json) std::fputs(report::score_header(campaigns ? "campaign" : "table").c_str(), stdout);
   if (campaigns)
     score_campaigns(board.tables, others, a);
   else
@@ -188,7 +190,7 @@ void add_score_command(CLI::App& app) {
   CLI::App* score = app.add_subcommand("score", "Predict published runs unseen, and report the errors");
   score->footer([] {
     std::string engines;
-    for (const std::string& name : engine_names()) engines += " " + name;
+    for (const std::string& name : perf::engine_names()) engines += " " + name;
     return std::string(kScoreHelp) + "\n\nEngines (column engine, or by their names in framework):" + engines;
   });
   score->add_option("TABLES", a->tables,
@@ -232,4 +234,4 @@ void add_score_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,7 +4,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/predict/ask_options.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kSearchHelp =
@@ -43,4 +43,4 @@ void add_search_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,9 +4,9 @@
 
 #include "bench/cli/commands.h"
 
-namespace isobar {
+namespace isobar::cli {
 
-void Unanswered::say(const NoAnswer& none, nlohmann::json& out) {
+void Unanswered::say(const perf::NoAnswer& none, nlohmann::json& out) {
   constexpr int kBadInput = 2, kTooLarge = 4;
   code_ = code_ == kBadInput || !none.does_not_fit ? kBadInput : kTooLarge;
   if (json_)
@@ -20,4 +20,4 @@ void Unanswered::end() const {
   if (code_ != 0) throw ExitCode{code_};
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

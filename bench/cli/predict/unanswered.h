@@ -9,13 +9,13 @@
 
 #include "perfmodel/ask/choose/question.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 class Unanswered {
  public:
   explicit Unanswered(bool as_json) : json_(as_json) {}
   /// Reports on stderr and, with JSON, as an entry of `out`.
-  void say(const NoAnswer& none, nlohmann::json& out);
+  void say(const perf::NoAnswer& none, nlohmann::json& out);
   /// Throws ExitCode where anything was reported.
   void end() const;
 
@@ -24,4 +24,4 @@ class Unanswered {
   int code_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::cli

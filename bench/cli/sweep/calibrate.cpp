@@ -27,7 +27,7 @@
 #include "bench/micro/device/cases.h"
 #endif
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,10 +88,10 @@ struct Scratch {  // a temporary directory beside the machine file, since most r
 
 /// Runs this program's part on several ranks under mpiexec; its JSON is returned through a file.
 nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::string& config) {
-  std::vector<std::string> args = mpiexec_command(ranks);
+  std::vector<std::string> args = ranks::mpiexec_command(ranks);
   args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
   if (!config.empty()) args.insert(args.end(), {"--for", config});
-  const int code = run_ranks(ranks, std::move(args), "");
+  const int code = ranks::run_ranks(ranks, std::move(args), "");
   if (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP) throw ExitCode{code};
   if (code != 0)
     throw std::runtime_error(
@@ -103,51 +103,53 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::stri
 std::vector<RunSpec> specs_of(const std::string& config) {
   if (!load_yaml(config).contains("base")) return {load_run_spec(config)};
   std::vector<RunSpec> out;
-  for (const Trial& t : expand(load_sweep_spec(config)).trials) out.push_back(t.spec);
+  for (const sweep::Trial& t : sweep::expand(sweep::load_sweep_spec(config)).trials) out.push_back(t.spec);
   return out;
 }
 
 void run_ranks_part(const std::string& file, const std::string& config) {
-  const Mpi mpi;
-  register_collective_cases(mpi, 1);
-  register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
+  const comm::Mpi mpi;
+  micro::register_collective_cases(mpi, 1);
+  micro::register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
   std::vector<RunSpec> beside = specimens();  // the cost of an op while other ranks compute too
   std::erase_if(beside, [](const RunSpec& spec) { return spec.train.global_batch != 8; });
-  register_op_cases(beside, {1}, mpi.size());
+  micro::register_op_cases(beside, {1}, mpi.size());
   std::set<std::string> known;
-  for (const RunSpec& spec : meeting_specimens(mpi.size())) register_lockstep_case(spec, mpi, known);
+  for (const RunSpec& spec : micro::meeting_specimens(mpi.size()))
+    micro::register_lockstep_case(spec, mpi, known);
   if (!config.empty())
-    for (const RunSpec& spec : specs_of(config)) register_lockstep_case(spec, mpi, known);
-  const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
+    for (const RunSpec& spec : specs_of(config)) micro::register_lockstep_case(spec, mpi, known);
+  const nlohmann::json j = micro::run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
   if (mpi.rank() == 0) write_atomically(file, json_text(j));
 }
 
 // Started by a launcher on several hosts: measures the links between them, and adds them to the file that an
 // earlier calibration on one host has written.
 void run_network(const CalibrateArguments& a) {
-  const Mpi mpi;
+  const comm::Mpi mpi;
   if (mpi.ranks_on_host() == mpi.size())
     throw ConfigError("isobar calibrate", "", "was started by a launcher with all ranks on one host",
                       "start it by itself, or on two hosts and more to measure their network");
-  Machine machine = load_machine(a.out);
+  perf::Machine machine = perf::load_machine(a.out);
   if (machine.fit)
     throw ConfigError(a.out, "fit", "was fitted to runs already, on another network or none",
                       "add the network to what isobar calibrate wrote, then run isobar fit again");
-  register_collective_cases(mpi, 1, true);
-  const nlohmann::json j = run_registered("network", mpi.rank() == 0);
+  micro::register_collective_cases(mpi, 1, true);
+  const nlohmann::json j = micro::run_registered("network", mpi.rank() == 0);
   if (mpi.rank() != 0) return;
-  machine = with_network(std::move(machine), j, "benchmarks of the network");
-  save_machine(machine, a.out);
+  machine = perf::with_network(std::move(machine), j, "benchmarks of the network");
+  perf::save_machine(machine, a.out);
   write_atomically(fs::path(a.out).replace_extension(".network.json"), json_text(j, 1) + "\n");
   if (a.json)
     std::cout << json_text(nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}, 1)
               << "\n";
   else
-    std::printf("network: %.0f us a message, %.2f Gbit/s -> %s\n", 1e6 * machine[Coef::message_net].value,
-                8e-9 / machine[Coef::wire_net].value, a.out.c_str());
+    std::printf("network: %.0f us a message, %.2f Gbit/s -> %s\n",
+                1e6 * machine[perf::Coef::message_net].value, 8e-9 / machine[perf::Coef::wire_net].value,
+                a.out.c_str());
 }
 
-void widen(Ranges& ranges, const std::map<std::string, double>& by) {
+void widen(perf::Ranges& ranges, const std::map<std::string, double>& by) {
   for (const auto& [name, value] : by) {
     std::vector<double>& r = ranges.try_emplace(name, std::vector<double>{value, value}).first->second;
     r = {std::min(r[0], value), std::max(r[1], value)};
@@ -156,21 +158,22 @@ void widen(Ranges& ranges, const std::map<std::string, double>& by) {
 
 /// Times the ops of `config` with their own shapes, one specification after the other, so that no two arenas
 /// are held at once.
-void measure_shapes(const std::string& config, nlohmann::json& benchmarks, Ranges& timed) {
+void measure_shapes(const std::string& config, nlohmann::json& benchmarks, perf::Ranges& timed) {
   std::set<std::string> known;
   for (const RunSpec& spec : specs_of(config)) {
-    const int64_t threads = threads_of(spec, cores(), std::min<int64_t>(spec.layout.world(), cores()));
-    if (case_precision(spec).empty() || threads > cores()) continue;
-    widen(timed, op_quantities_of(spec, threads));
-    if (!register_shape_cases(spec, static_cast<int>(threads), known)) continue;
-    const nlohmann::json part = run_registered("its ops, " + std::to_string(threads) + " threads");
+    const int64_t threads =
+        perf::threads_of(spec, engine::cores(), std::min<int64_t>(spec.layout.world(), engine::cores()));
+    if (perf::case_precision(spec).empty() || threads > engine::cores()) continue;
+    widen(timed, perf::op_quantities_of(spec, threads));
+    if (!micro::register_shape_cases(spec, static_cast<int>(threads), known)) continue;
+    const nlohmann::json part = micro::run_registered("its ops, " + std::to_string(threads) + " threads");
     for (const auto& b : part.at("benchmarks")) benchmarks.push_back(b);
   }
   if (known.empty())
     throw ConfigError(config, "",
                       "has no run whose ops can be timed by shape: policy.amp is emulated, or "
                       "run.threads is more than this host's " +
-                          std::to_string(cores()) + " cores",
+                          std::to_string(engine::cores()) + " cores",
                       "leave --for out");
 }
 
@@ -183,15 +186,15 @@ std::optional<RunSpec> run_with_data(const std::string& config) {
       std::fprintf(stderr, "isobar: %s is not here: reading is timed on files made for it\n", first.c_str());
       return std::nullopt;
     }
-    require_data(spec);
+    data::require_data(spec);
     return spec;
   }
   return std::nullopt;
 }
 
 void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
-  const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
-  save_machine(machine, a.out);
+  const perf::Machine machine = perf::machine_from_benchmarks(j, "benchmarks of this machine");
+  perf::save_machine(machine, a.out);
   write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), json_text(j, 1) + "\n");
   if (a.json) {
     std::cout << json_text(nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}, 1)
@@ -228,13 +231,13 @@ std::vector<RunSpec> device_specimens() {
 
 // One rank: the GPU and its ops. Several, started by a launcher: NCCL between them, into a file of its own.
 void run_device(const CalibrateArguments& a) {
-  const Mpi mpi;
+  const comm::Mpi mpi;
   cuda::use_device("--device", mpi.rank_on_host());
-  const DeviceTimer timer;
-  add_device_context(timer);
+  const micro::DeviceTimer timer;
+  micro::add_device_context(timer);
   if (mpi.size() > 1) {
-    register_nccl_cases(mpi);
-    const nlohmann::json j = run_registered("NCCL", mpi.rank() == 0);
+    micro::register_nccl_cases(mpi);
+    const nlohmann::json j = micro::run_registered("NCCL", mpi.rank() == 0);
     if (mpi.rank() != 0) return;
     const fs::path file = fs::path(a.out).replace_extension(".nccl.json");
     write_atomically(file, json_text(j, 1) + "\n");
@@ -242,13 +245,13 @@ void run_device(const CalibrateArguments& a) {
     return;
   }
   const Scratch scratch(a.out);
-  register_device_peak_cases(timer);
-  register_device_op_cases(device_specimens(), timer);
-  register_device_attention_cases(timer);
-  register_device_step_cases(timer);
-  register_read_cases(scratch.path / "data");
-  register_checkpoint_cases(scratch.path / "run", mpi);
-  write_machine(a, run_registered("device"));
+  micro::register_device_peak_cases(timer);
+  micro::register_device_op_cases(device_specimens(), timer);
+  micro::register_device_attention_cases(timer);
+  micro::register_device_step_cases(timer);
+  micro::register_read_cases(scratch.path / "data");
+  micro::register_checkpoint_cases(scratch.path / "run", mpi);
+  write_machine(a, micro::run_registered("device"));
 }
 
 #else
@@ -263,21 +266,21 @@ void run_device(const CalibrateArguments&) {
 void run_calibrate(const CalibrateArguments& a) {
   if (a.device != "cpu") return run_device(a);
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part, a.config);
-  if (Mpi::started_by_launcher()) return run_network(a);
+  if (comm::Mpi::started_by_launcher()) return run_network(a);
   const Scratch scratch(a.out);
-  const int all = cores();
-  register_peak_cases(1);
-  if (all > 1) register_peak_cases(all);
-  Ranges timed;
+  const int all = engine::cores();
+  micro::register_peak_cases(1);
+  if (all > 1) micro::register_peak_cases(all);
+  perf::Ranges timed;
   const std::vector<int> threads = all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
-  register_op_cases(specimens(), threads);
+  micro::register_op_cases(specimens(), threads);
   for (const RunSpec& spec : specimens())
-    for (const int t : threads) widen(timed, op_quantities_of(spec, t));
+    for (const int t : threads) widen(timed, perf::op_quantities_of(spec, t));
   const std::optional<RunSpec> own = a.config.empty() ? std::nullopt : run_with_data(a.config);
-  register_read_cases(scratch.path / "data", own ? &*own : nullptr);
-  const Mpi alone;
-  register_checkpoint_cases(scratch.path / "run", alone);
-  nlohmann::json j = run_registered("ops");
+  micro::register_read_cases(scratch.path / "data", own ? &*own : nullptr);
+  const comm::Mpi alone;
+  micro::register_checkpoint_cases(scratch.path / "run", alone);
+  nlohmann::json j = micro::run_registered("ops");
   if (a.ranks > 1) {
     const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json", a.config);
     for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
@@ -325,7 +328,7 @@ void add_calibrate_command(CLI::App& app) {
       "them:\n\n"
       "  mpiexec -n 2 --map-by node isobar calibrate -o configs/machines/local.yaml      # srun works too");
   c->callback([a, c] {
-    const bool launched = a->ranks_part.empty() && Mpi::started_by_launcher();
+    const bool launched = a->ranks_part.empty() && comm::Mpi::started_by_launcher();
     refuse_unused(
         *c, {{"--ranks", launched, "is for the launcher to say", "leave it out"},
              {"--ranks", a->device != "cpu", "is of cases on the CPU", "leave it out"},
@@ -335,4 +338,4 @@ void add_calibrate_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

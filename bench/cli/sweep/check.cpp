@@ -11,7 +11,7 @@
 #include "reports/comparison/check.h"
 #include "reports/plain_page.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kCheckHelp =
@@ -36,44 +36,46 @@ struct CheckArguments {
   bool update = false, json = false;
 };
 
-nlohmann::json json_of(const CheckResult& c, double tolerance) {
+nlohmann::json json_of(const report::CheckResult& c, double tolerance) {
   nlohmann::json j = {{"regressed", c.regressed()},
                       {"tolerance", tolerance},
                       {"cpu", c.cpu},
-                      {"specifications", to_json(check_table(c))}};
+                      {"specifications", report::to_json(report::check_table(c))}};
   j["undecided"] = c.undecided();
-  for (const char* verdict : {"failed", kSlower, kFaster, kCannotTell, kAsFast, "new", "not run"})
+  for (const char* verdict :
+       {"failed", report::kSlower, report::kFaster, report::kCannotTell, report::kAsFast, "new", "not run"})
     j["count"][verdict] = c.count(verdict);
   return j;
 }
 
-int exit_code(const CheckResult& c) {
+int exit_code(const report::CheckResult& c) {
   constexpr int kRegressed = 1, kUndecided = 5;
   return c.regressed() ? kRegressed : c.undecided() ? kUndecided : 0;
 }
 
 int run_check(const CheckArguments& a) {
-  const ReportData data = collect({a.dir}, {.holdout = false, .statistic = a.statistic});
-  const std::vector<ReferenceRun> runs = entries_of(data);
+  const report::ReportData data = report::collect({a.dir}, {.holdout = false, .statistic = a.statistic});
+  const std::vector<report::ReferenceRun> runs = report::entries_of(data);
   if (runs.empty())
     throw ConfigError(a.dir, "", "holds no finished run", "see isobar report, which says why they failed");
   const bool there = std::filesystem::exists(a.reference);
   if (!there && !a.update)
     throw ConfigError(a.reference, "--reference", "there is no such file",
                       "make it of these results with --update");
-  const Reference reference = there ? read_reference(a.reference) : Reference{};
-  if (!a.history.empty()) write_atomically(a.history, to_csv(history_table(reference, runs)));
+  const report::Reference reference = there ? report::read_reference(a.reference) : report::Reference{};
+  if (!a.history.empty()) write_atomically(a.history, report::to_csv(report::history_table(reference, runs)));
   if (a.update) {
-    append_reference(a.reference, runs);
+    report::append_reference(a.reference, runs);
     std::printf("%s: update %ld, %zu runs of %s\n", a.reference.c_str(), reference.updates() + 1, runs.size(),
                 runs[0].cpu.c_str());
     return 0;
   }
-  const CheckResult c = check(runs, failed_of(data), reference, a.reference, a.tolerance / 100);
+  const report::CheckResult c =
+      report::check(runs, report::failed_of(data), reference, a.reference, a.tolerance / 100);
   if (!a.out.empty()) {
-    const std::string not_drawn =
-        write_plain_page(a.out, {.title = "Step times on " + c.cpu}, history_figures(c, reference, runs),
-                         {check_table(c), history_table(reference, runs)});
+    const std::string not_drawn = report::write_plain_page(
+        a.out, {.title = "Step times on " + c.cpu}, report::history_figures(c, reference, runs),
+        {report::check_table(c), report::history_table(reference, runs)});
     if (!a.json) std::printf("page        %s\n", (std::filesystem::path(a.out) / "index.html").c_str());
     if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
   }
@@ -83,7 +85,7 @@ int run_check(const CheckArguments& a) {
         json_of(c, a.tolerance / 100).dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return exit_code(c);
   }
-  std::fputs(to_text(check_table(c)).c_str(), stdout);
+  std::fputs(report::to_text(report::check_table(c)).c_str(), stdout);
   std::printf(
       "%s: %zu slower by more than %g %% and noise, %zu failed, %zu faster, %zu as fast, %zu undecided, "
       "%zu "
@@ -91,8 +93,8 @@ int run_check(const CheckArguments& a) {
       c.regressed()   ? "REGRESSED"
       : c.undecided() ? "CANNOT TELL"
                       : "No regression",
-      c.count(kSlower), a.tolerance, c.count("failed"), c.count(kFaster), c.count(kAsFast),
-      c.count(kCannotTell), c.count("new"), c.count("not run"));
+      c.count(report::kSlower), a.tolerance, c.count("failed"), c.count(report::kFaster),
+      c.count(report::kAsFast), c.count(report::kCannotTell), c.count("new"), c.count("not run"));
   return exit_code(c);
 }
 
@@ -126,4 +128,4 @@ void add_check_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -12,7 +12,7 @@
 #include "model/base/text/json.h"
 #include "model/comm/launcher.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct DoctorArguments {
@@ -21,17 +21,17 @@ struct DoctorArguments {
   bool json = false, ranks_part = false;
 };
 
-const char* name_of(Health h) {
+const char* name_of(doctor::Health h) {
   constexpr const char* kNames[] = {"ok", "absent", "look", "FAILED"};
   return kNames[static_cast<int>(h)];
 }
 
-Examination examination_of(const DoctorArguments& a) {
-  Examination e{.results = a.results};
+doctor::Examination examination_of(const DoctorArguments& a) {
+  doctor::Examination e{.results = a.results};
   if (!a.config.empty()) e.run = load_run_spec(a.config, a.set);
-  if (launch_of(::getenv).started()) return e;  // a rank starts no ranks
+  if (comm::launch_of(::getenv).started()) return e;  // a rank starts no ranks
   try {
-    e.two_ranks = mpiexec_command(2);
+    e.two_ranks = ranks::mpiexec_command(2);
     e.two_ranks.insert(e.two_ranks.end(), {"doctor", "--ranks-part"});
   } catch (const ConfigError& refused) {
     e.no_ranks = refused.what();
@@ -40,14 +40,14 @@ Examination examination_of(const DoctorArguments& a) {
 }
 
 void run_doctor(const DoctorArguments& a) {
-  if (a.ranks_part) return two_ranks_part();
-  const std::vector<Check> list = examine(examination_of(a));
+  if (a.ranks_part) return doctor::two_ranks_part();
+  const std::vector<doctor::Check> list = doctor::examine(examination_of(a));
   bool healthy = true, look = false;
   nlohmann::json j = nlohmann::json::array();
-  for (const Check& c : list) {
-    const bool ok = c.health == Health::ok;
-    healthy = healthy && (c.health != Health::failed || !c.required);
-    look = look || c.health == Health::look;
+  for (const doctor::Check& c : list) {
+    const bool ok = c.health == doctor::Health::ok;
+    healthy = healthy && (c.health != doctor::Health::failed || !c.required);
+    look = look || c.health == doctor::Health::look;
     j.push_back({{"part", c.part},
                  {"ok", ok},
                  {"health", name_of(c.health)},
@@ -89,4 +89,4 @@ void add_doctor_command(CLI::App& app) {
   c->callback([a] { run_doctor(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

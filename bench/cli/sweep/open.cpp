@@ -22,7 +22,7 @@
 #include "reports/live/live.h"
 #include "reports/live/page_server.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kOpenHelp =
@@ -43,7 +43,7 @@ struct OpenArguments {
   std::string path;
   int port = 0;
   bool no_browser = false;
-  PageServerOptions options;
+  report::PageServerOptions options;
 };
 
 // The browser is sent through a file that only this user can read: command lines are public, and the page's
@@ -65,7 +65,8 @@ class Browser {
     posix_spawn_file_actions_addopen(&silent, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&silent, 2, "/dev/null", O_WRONLY, 0);
     pid_t pid = 0;
-    const int error = ::posix_spawn(&pid, program.c_str(), &silent, nullptr, argv_of(words).data(), environ);
+    const int error =
+        ::posix_spawn(&pid, program.c_str(), &silent, nullptr, ranks::argv_of(words).data(), environ);
     posix_spawn_file_actions_destroy(&silent);
     if (error != 0)
       std::fprintf(stderr, "isobar open: %s: %s; open the address yourself\n", program.c_str(),
@@ -87,13 +88,13 @@ void serve(Server& server, const std::string& first, bool browser_wanted) {
 
 void run_open(const OpenArguments& a) {
   if (std::filesystem::exists(std::filesystem::path(a.path) / "sweep.json")) {
-    LiveServer server(a.path, {.port = a.port, .without_figures = say_without_figures});
+    report::LiveServer server(a.path, {.port = a.port, .without_figures = say_without_figures});
     std::printf("sweep  %s\n", server.url().c_str());
     return serve(server, server.url(), !a.no_browser);
   }
-  PageServerOptions options = a.options;
+  report::PageServerOptions options = a.options;
   options.port = a.port;
-  PageServer server(find_openable(a.path), options);
+  report::PageServer server(report::find_openable(a.path), options);
   const auto addresses = server.addresses();
   for (const auto& [what, url] : addresses) std::printf("%-6s %s\n", what.c_str(), url.c_str());
   serve(server, addresses.front().second, !a.no_browser);
@@ -116,4 +117,4 @@ void add_open_command(CLI::App& app) {
   open->callback([a] { run_open(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -16,7 +16,7 @@
 #include "reports/tables/report_tables.h"
 #include "reports/tables/run_rows.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kReportHelp =
@@ -48,31 +48,32 @@ struct ReportArguments {
        perfetto = false, runs = false;
 };
 
-void print_json(const Report& r) {
+void print_json(const report::Report& r) {
   nlohmann::json j = {{"page", r.page.string()},     {"drawn", r.drawn},
                       {"figures", r.figure_ids},     {"tables", nlohmann::json::object()},
                       {"problems", r.data.problems}, {"runs", nlohmann::json::array()}};
   for (const auto& row : r.rows) j["runs"].push_back(nlohmann::json(row));
   if (!r.perfetto.empty()) j["perfetto"] = r.perfetto.string();
   if (!r.drawn) j["not_drawn"] = r.not_drawn;
-  for (const Table& t : r.tables) j["tables"][t.id] = to_json(t);
+  for (const report::Table& t : r.tables) j["tables"][t.id] = report::to_json(t);
   std::fputs((j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
 }
 
-void print_text(const Report& r, bool figures_wanted) {
-  for (const Table& t : r.tables) {
+void print_text(const report::Report& r, bool figures_wanted) {
+  for (const report::Table& t : r.tables) {
     if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training" &&
         !t.id.starts_with("comparison"))
       continue;
-    Table shown = t;
+    report::Table shown = t;
     constexpr size_t kRows = 40;
     if (shown.rows.size() > kRows) {
       shown.rows.resize(kRows);
       shown.note = std::to_string(t.rows.size() - kRows) + " more rows in tables/" + t.id + ".csv";
     }
-    std::fputs((to_text(shown) + "\n").c_str(), stdout);
+    std::fputs((report::to_text(shown) + "\n").c_str(), stdout);
   }
-  for (const std::string& p : r.data.problems) std::fprintf(stderr, "warning: %s\n", printable(p).c_str());
+  for (const std::string& p : r.data.problems)
+    std::fprintf(stderr, "warning: %s\n", report::printable(p).c_str());
   if (figures_wanted && !r.drawn)
     std::fprintf(stderr, "warning: figures are not drawn: %s\n", r.not_drawn.c_str());
   std::printf("Report: %s\n", r.page.c_str());
@@ -81,10 +82,11 @@ void print_text(const Report& r, bool figures_wanted) {
 
 /// Prints tables/runs.csv of the report that these options would write.
 void print_runs(const ReportArguments& a, const std::optional<Statistic>& statistic) {
-  const ReportData d = collect({a.dirs.begin(), a.dirs.end()},
-                               {.machine = a.machine, .workspace = cpu_workspace, .statistic = statistic});
-  for (const std::string& p : d.problems) std::fprintf(stderr, "warning: %s\n", printable(p).c_str());
-  std::fputs(csv_of(run_rows(d)).c_str(), stdout);
+  const report::ReportData d =
+      report::collect({a.dirs.begin(), a.dirs.end()},
+                      {.machine = a.machine, .workspace = cpu_workspace, .statistic = statistic});
+  for (const std::string& p : d.problems) std::fprintf(stderr, "warning: %s\n", report::printable(p).c_str());
+  std::fputs(report::csv_of(report::run_rows(d)).c_str(), stdout);
 }
 
 }  // namespace
@@ -121,21 +123,21 @@ void add_report_command(CLI::App& app) {
     if (a->runs) return print_runs(*a, chosen);
     if (a->out.empty())
       throw ConfigError("isobar report", "--out", "is missing", "say where the report goes: -o reports/out");
-    const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
-                                  {.machine = a->machine,
-                                   .python = a->python,
-                                   .statistic = chosen,
-                                   .png = a->png,
-                                   .pdf = a->pdf,
-                                   .perfetto = a->perfetto,
-                                   .draw = !a->no_figures,
-                                   .workspace = cpu_workspace});
+    const report::Report r = report::write_report({a->dirs.begin(), a->dirs.end()}, a->out,
+                                                  {.machine = a->machine,
+                                                   .python = a->python,
+                                                   .statistic = chosen,
+                                                   .png = a->png,
+                                                   .pdf = a->pdf,
+                                                   .perfetto = a->perfetto,
+                                                   .draw = !a->no_figures,
+                                                   .workspace = cpu_workspace});
     const std::filesystem::path out = a->out;
     write_atomically(
         out / "benchmark.json",
-        benchmark_json(r.data).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    if (a->tensorboard) write_tensorboard(r.data, out / "tensorboard");
-    if (a->mlperf) write_mlperf(r.data, out / "mlperf");
+        report::benchmark_json(r.data).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (a->tensorboard) report::write_tensorboard(r.data, out / "tensorboard");
+    if (a->mlperf) report::write_mlperf(r.data, out / "mlperf");
     if (a->json)
       print_json(r);
     else
@@ -145,4 +147,4 @@ void add_report_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

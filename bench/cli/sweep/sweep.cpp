@@ -33,7 +33,7 @@
 #include "perfmodel/machine/machine_file.h"
 #include "perfmodel/step/engine_prices.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kSweepHelp = R"(Runs every trial of a matrix, each in a process of its own.
@@ -119,7 +119,7 @@ struct SweepArguments {
   int64_t repeat = 0;
   std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job,
                                                      time;
-  EngineQuestion engine{"isobar", {}, {}};
+  perf::EngineQuestion engine{"isobar", {}, {}};
   SuggestArguments suggest;
   About about;
   bool print = false, dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
@@ -129,7 +129,7 @@ std::string show(const nlohmann::json& j) {  // paths may not be UTF-8
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-SweepOptions options_of(const SweepArguments& a, const Matrix* whole) {
+sweep::SweepOptions options_of(const SweepArguments& a, const sweep::Matrix* whole) {
   return {.results = a.results,
           .trainer = a.trainer,
           .rank_output = a.rank_output,
@@ -139,15 +139,15 @@ SweepOptions options_of(const SweepArguments& a, const Matrix* whole) {
           .stop = &stop_flag()};
 }
 
-void show_dry_run(const SweepArguments& a, const Matrix& matrix, const SweepSpec& sweep,
-                  const std::optional<ClusterSpec>& cluster) {
+void show_dry_run(const SweepArguments& a, const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
+                  const std::optional<cluster::ClusterSpec>& cluster) {
   nlohmann::json jobs;
   if (cluster)
-    jobs = preview_json(matrix, sweep, options_of(a, nullptr), *cluster, *scheduler_of(cluster->scheduler),
-                        a.after);
-  std::string text = dry_run_table(matrix) + (cluster ? "\n" + preview_text(jobs) : "");
+    jobs = cluster::preview_json(matrix, sweep, options_of(a, nullptr), *cluster,
+                                 *cluster::scheduler_of(cluster->scheduler), a.after);
+  std::string text = sweep::dry_run_table(matrix) + (cluster ? "\n" + cluster::preview_text(jobs) : "");
   if (a.json) {
-    nlohmann::json j = dry_run_json(matrix, sweep);
+    nlohmann::json j = sweep::dry_run_json(matrix, sweep);
     if (cluster) j["cluster"] = jobs;
     text = show(j);
   }
@@ -155,29 +155,29 @@ void show_dry_run(const SweepArguments& a, const Matrix& matrix, const SweepSpec
 }
 
 // Runs `part` of the sweep's matrix, or all of it; repetitions of contended trials are added to `whole`.
-SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
-                     const std::optional<ClusterSpec>& cluster) {
-  const SweepOptions options = options_of(a, &whole);
-  return run_with_repeats(whole, part, sweep, [&](const Matrix& m) {
+sweep::SweepOutcome execute(const SweepArguments& a, const sweep::Matrix& part, const sweep::SweepSpec& sweep,
+                            sweep::Matrix& whole, const std::optional<cluster::ClusterSpec>& cluster) {
+  const sweep::SweepOptions options = options_of(a, &whole);
+  return sweep::run_with_repeats(whole, part, sweep, [&](const sweep::Matrix& m) {
     if (cluster)
-      return run_on_cluster(m, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
-                            {.wait = !a.no_wait, .after = a.after});
-    LocalLauncher launcher;
-    return run_sweep(m, sweep, options, launcher);
+      return cluster::run_on_cluster(m, sweep, options, *cluster, *cluster::scheduler_of(cluster->scheduler),
+                                     {.wait = !a.no_wait, .after = a.after});
+    sweep::LocalLauncher launcher;
+    return sweep::run_sweep(m, sweep, options, launcher);
   });
 }
 
 // Every setting that a sweep of somebody's program varies reaches its command, in one trial at least: options
 // like the kind of context parallelism are of some layouts only.
-void require_words(const Matrix& matrix, const std::string& file) {
+void require_words(const sweep::Matrix& matrix, const std::string& file) {
   std::set<std::string> reach;
-  std::map<std::string, const Trial*> missed;
-  for (const Trial& t : matrix.trials) {
+  std::map<std::string, const sweep::Trial*> missed;
+  for (const sweep::Trial& t : matrix.trials) {
     if (t.spec.run.command.empty()) continue;
-    guest_command(t.spec, {}, {});  // refuses words that are none before anything runs
+    guest::guest_command(t.spec, {}, {});  // refuses words that are none before anything runs
     for (const auto& [key, value] : t.axes) {
-      if (key != kBatchKey && reach.contains(key)) continue;
-      if (reaches_command(key, t.spec))
+      if (key != guest::kBatchKey && reach.contains(key)) continue;
+      if (guest::reaches_command(key, t.spec))
         reach.insert(key);
       else
         missed.emplace(key, &t);
@@ -185,7 +185,7 @@ void require_words(const Matrix& matrix, const std::string& file) {
   }
   // Samples a step must be right in all trials: rates are of them.
   for (const auto& [key, trial] : missed)
-    if (key == kBatchKey || !reach.contains(key)) require_word_for(key, trial->spec, file);
+    if (key == guest::kBatchKey || !reach.contains(key)) guest::require_word_for(key, trial->spec, file);
 }
 
 // The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read
@@ -228,36 +228,39 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
 
 int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
-  SweepSpec sweep = load_sweep_spec(a.file, a.words);
+  sweep::SweepSpec sweep = sweep::load_sweep_spec(a.file, a.words);
   sweep.about = a.about.json();
   if (a.print) {
     const std::string here = std::filesystem::current_path().string();
-    std::fputs(sweep_file_text(compose_sweep(a.file, a.words), a.file, here).c_str(), stdout);
+    std::fputs(sweep::sweep_file_text(sweep::compose_sweep(a.file, a.words), a.file, here).c_str(), stdout);
     return 0;
   }
   const std::string machine =
-      a.machine.empty() ? machine_file(sweep.machine, sweep.file + ", machine") : a.machine;
-  std::optional<ClusterSpec> cluster;
+      a.machine.empty() ? perf::machine_file(sweep.machine, sweep.file + ", machine") : a.machine;
+  std::optional<cluster::ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine, a.time);
-  Matrix matrix = expand(sweep, !a.json);
+  sweep::Matrix matrix = sweep::expand(sweep, !a.json);
   require_words(matrix, sweep.file);
   if (a.engine.engine != "isobar") {
-    if (are_by_settings(matrix))
+    if (suggest::are_by_settings(matrix))
       throw ConfigError(sweep.file, "net", "is missing, and --engine prices nets",
                         "describe it under `net:`");
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on a machine",
                         "name one like dgx-h100");
-    if (const ForeignEngine* e = a.engine.of_plans(); e && !matrix.trials.empty()) {
-      for (Trial& t : matrix.trials) t.spec.run.device = RunDevice::automatic;  // the machine file's
-      forecast(matrix, sweep, run_by(*e, load_machine(machine), matrix.trials.front().spec.net.recorded()), 0,
-               !a.json);
+    if (const perf::ForeignEngine* e = a.engine.of_plans(); e && !matrix.trials.empty()) {
+      for (sweep::Trial& t : matrix.trials) t.spec.run.device = RunDevice::automatic;  // the machine file's
+      suggest::forecast(
+          matrix, sweep,
+          perf::run_by(*e, perf::load_machine(machine), matrix.trials.front().spec.net.recorded()), 0,
+          !a.json);
     } else {
-      forecast(matrix, sweep, load_machine(machine), a.engine);
+      suggest::forecast(matrix, sweep, perf::load_machine(machine), a.engine);
     }
   } else if (!machine.empty())
-    forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
-  if (cluster && !a.time.empty()) bound_limits(sweep.limits, matrix.trials, *cluster);
+    suggest::forecast(matrix, sweep, perf::load_machine(machine), cluster ? cluster->ranks_per_node : 0,
+                      !a.json);
+  if (cluster && !a.time.empty()) cluster::bound_limits(sweep.limits, matrix.trials, *cluster);
   if (a.results.empty() && !a.dry_run)
     throw ConfigError("isobar sweep", "--results", "is missing",
                       "say where results go, e.g. --results results/demo");
@@ -266,13 +269,14 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
     return 0;
   }
   if (a.cancel) {
-    std::printf("%d jobs cancelled\n", cancel_jobs(a.results, *scheduler_of(cluster->scheduler)));
+    std::printf("%d jobs cancelled\n",
+                cluster::cancel_jobs(a.results, *cluster::scheduler_of(cluster->scheduler)));
     return 0;
   }
 
   // A second Ctrl-C ends the sweep at once, which loses nothing.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  Matrix whole = matrix;  // gets the repeats
+  sweep::Matrix whole = matrix;  // gets the repeats
   if (a.suggest.asked()) {
     const int code =
         suggest_trials(a.suggest, matrix,
@@ -281,13 +285,13 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
                         .json = a.json,
                         .ranks_per_node = cluster ? cluster->ranks_per_node : 0,
                         .stop = &stop_flag()},
-                       [&](const Matrix& part) { return execute(a, part, sweep, whole, cluster); });
+                       [&](const sweep::Matrix& part) { return execute(a, part, sweep, whole, cluster); });
     return stop_flag() != 0 ? 128 + stop_flag() : code;
   }
-  const SweepOutcome outcome = execute(a, matrix, sweep, whole, cluster);
+  const sweep::SweepOutcome outcome = execute(a, matrix, sweep, whole, cluster);
   const Statistic s = a.suggest.statistic;
-  const std::string text =
-      a.json ? show(summary_json(whole, outcome, sweep, a.results, s)) : summary_table(whole, outcome, s);
+  const std::string text = a.json ? show(sweep::summary_json(whole, outcome, sweep, a.results, s))
+                                  : sweep::summary_table(whole, outcome, s);
   std::fputs(text.c_str(), stdout);
   if (!a.json && outcome.complete())
     std::printf("next: isobar report %s -o %s/report\n", a.results.c_str(), a.results.c_str());
@@ -338,9 +342,9 @@ void add_sweep_command(CLI::App& app) {
   job->add_option("NAME", a->job)->required();
   job->callback([a] {
     catch_signals({SIGUSR1, SIGTERM, SIGINT, SIGHUP}, 0);
-    if (const int code = run_pilot(a->results, a->job, &stop_flag()); code != 0)
+    if (const int code = cluster::run_pilot(a->results, a->job, &stop_flag()); code != 0)
       throw CLI::RuntimeError(code);
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -9,30 +9,31 @@
 #include "model/base/text/json.h"
 #include "model/base/text/progress.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using nlohmann::json;
 
-int rehearse_finished(const SuggestArguments& a, const SweepField& field, const SuggestContext& context) {
+int rehearse_finished(const SuggestArguments& a, const suggest::SweepField& field,
+                      const SuggestContext& context) {
   if (field.measured_trials() < 2)
     throw ConfigError(context.results, "", "holds fewer than two measured trials of this sweep",
                       "run the sweep first: a rehearsal plays finished trials");
   constexpr double kEnough = 0.02;
   Progress bar("rehearsal", 2 * a.rehearse, !context.json);
-  RehearsalOptions options{.seeds = a.rehearse,
-                           .seed = a.seed,
-                           .statistic = a.statistic,
-                           .enough = a.until.empty() ? kEnough : regret_bound(a.until)};
+  perf::RehearsalOptions options{.seeds = a.rehearse,
+                                 .seed = a.seed,
+                                 .statistic = a.statistic,
+                                 .enough = a.until.empty() ? kEnough : suggest::regret_bound(a.until)};
   if (a.count > 0) options.first = options.round = static_cast<size_t>(a.count);
   if (a.max_trials > 0) options.max_trials = static_cast<size_t>(a.max_trials);
   options.progress = [&](int64_t done, int64_t) { bar.update(done, ""); };
-  const Rehearsal r = rehearse(field.candidates(), field.before(), options);
+  const perf::Rehearsal r = perf::rehearse(field.candidates(), field.before(), options);
   bar.finish();
   if (context.json)
-    std::printf("%s\n", json_text(json_of(r, options), 1).c_str());
+    std::printf("%s\n", json_text(suggest::json_of(r, options), 1).c_str());
   else
-    std::fputs(text_of(r, options).c_str(), stdout);
+    std::fputs(suggest::text_of(r, options).c_str(), stdout);
   return 0;
 }
 
@@ -53,11 +54,11 @@ void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
       ->capture_default_str();
 }
 
-int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,
-                   const RunPart& run) {
+int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const SuggestContext& context,
+                   const suggest::RunPart& run) {
   const bool rounds = !a.until.empty();
-  const double bound = rounds ? regret_bound(a.until) : 0;
-  const bool by_settings = are_by_settings(matrix);
+  const double bound = rounds ? suggest::regret_bound(a.until) : 0;
+  const bool by_settings = suggest::are_by_settings(matrix);
   if (by_settings && !context.json) std::puts("by settings: no net is described, and no machine is asked");
   if (by_settings && a.rehearse > 0)
     throw ConfigError("isobar sweep", "--rehearse", "replays predictions of nets, and none is described",
@@ -65,11 +66,11 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
   if (context.machine.empty() && !by_settings)
     throw ConfigError("isobar sweep", "--machine", "is missing",
                       "suggestions need a machine file, as isobar calibrate writes it");
-  SweepField field(matrix, {.results = context.results,
-                            .machine = context.machine,
-                            .ranks_per_node = context.ranks_per_node,
-                            .statistic = a.statistic,
-                            .seed = a.seed});
+  suggest::SweepField field(matrix, {.results = context.results,
+                                     .machine = context.machine,
+                                     .ranks_per_node = context.ranks_per_node,
+                                     .statistic = a.statistic,
+                                     .seed = a.seed});
   field.refresh();
   if (!context.json)
     for (const std::string& p : field.problems()) std::fprintf(stderr, "warning: %s\n", p.c_str());
@@ -78,14 +79,14 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
     throw ConfigError(context.results, "", "holds failed trials only",
                       "look at why they failed (isobar report), or use --retry-failed");
   json history = json::array();
-  const RoundsOutcome o = suggest_rounds(
+  const suggest::RoundsOutcome o = suggest::suggest_rounds(
       field,
       {.count = a.count, .run = a.run, .bound = bound, .max_trials = a.max_trials, .stop = context.stop}, run,
-      [&](const Outlook& outlook) {
+      [&](const perf::Outlook& outlook) {
         if (context.json) {
-          history.push_back(json_of(field, outlook));
+          history.push_back(suggest::json_of(field, outlook));
         } else {
-          std::fputs(text_of(field, outlook).c_str(), stdout);
+          std::fputs(suggest::text_of(field, outlook).c_str(), stdout);
           std::fflush(stdout);
         }
       });
@@ -107,4 +108,4 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
   return nothing || !o.complete ? 1 : 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -7,7 +7,7 @@
 
 #include "bench/suggest/suggest_rounds.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct SuggestArguments {
   int64_t count = 0;  // --suggest; 0: not given
@@ -29,7 +29,7 @@ struct SuggestContext {
 };
 
 /// Prints; returns the exit code.
-int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,
-                   const RunPart& run);
+int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const SuggestContext& context,
+                   const suggest::RunPart& run);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -16,11 +16,11 @@
 #include "model/forecast/verify.h"
 #include "reports/pages/verify_page.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct VerifyArguments {
-  VerifyQuestion question;
+  forecast::VerifyQuestion question;
   std::string out;
   std::vector<std::string> thresholds;
   int64_t threads = 0;
@@ -45,30 +45,30 @@ std::map<std::string, std::vector<double>> parsed(const std::vector<std::string>
 }
 
 void run_verify(VerifyArguments a) {
-  VerifyQuestion& q = a.question;
-  q.threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
+  forecast::VerifyQuestion& q = a.question;
+  q.threads = a.threads > 0 ? static_cast<int>(a.threads) : engine::cores();
   q.thresholds = parsed(a.thresholds);
   q.bar = !a.json;
   omp_set_num_threads(q.threads);
-  const Verification v = verify(q);
+  const skill::Verification v = forecast::verify(q);
   if (!v.no_climatology.empty())
     std::fprintf(stderr, "isobar: no climatology, and no ACC: %s; or name data: --climatology PATH\n",
                  v.no_climatology.c_str());
   if (a.json) {
-    std::cout << json_text(json_of(v), 2) << "\n";
+    std::cout << json_text(report::json_of(v), 2) << "\n";
   } else {
     std::printf("checkpoint  %s, after step %ld\nsamples     %ld of %s\n", v.checkpoint.c_str(),
                 v.trained_steps, v.samples, v.of_data.c_str());
     if (v.climatology_fields > 0)
       std::printf("climatology mean of %ld fields by hour of the day, %s\n", v.climatology_fields,
                   q.climatology.empty() ? "of the training data" : ("of " + q.climatology).c_str());
-    std::printf("\n%s\n", to_text(skill_table(v)).c_str());
-    if (const Table classes = class_table(v); !classes.rows.empty())
-      std::printf("%s\n", to_text(classes).c_str());
-    std::printf("%s", to_text(cases_table(v, 3)).c_str());
+    std::printf("\n%s\n", report::to_text(report::skill_table(v)).c_str());
+    if (const report::Table classes = report::class_table(v); !classes.rows.empty())
+      std::printf("%s\n", report::to_text(classes).c_str());
+    std::printf("%s", report::to_text(report::cases_table(v, 3)).c_str());
   }
   if (!a.out.empty()) {
-    const std::string not_drawn = write_verify_page(a.out, v);
+    const std::string not_drawn = report::write_verify_page(a.out, v);
     if (!a.json) std::printf("\npage        %s\n", (std::filesystem::path(a.out) / "index.html").c_str());
     if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
   }
@@ -124,4 +124,4 @@ void add_verify_command(CLI::App& app) {
   command->callback([a] { run_verify(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -19,7 +19,7 @@
 #include "reports/live/watch.h"
 #include "reports/live/watch_run.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kWatchHelp =
@@ -43,9 +43,9 @@ struct WatchArguments {
   double every = 1;
 };
 
-FrameOptions terminal() {
+report::FrameOptions terminal() {
   winsize size{};
-  FrameOptions o;
+  report::FrameOptions o;
   if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     o.width = size.ws_col;
     o.rows = size.ws_row > 2 ? size.ws_row - 1 : 24;
@@ -54,10 +54,10 @@ FrameOptions terminal() {
   return o;
 }
 
-bool ended(const WatchState& s) {
+bool ended(const report::WatchState& s) {
   return s.done == s.trials.size();
 }
-bool ended(const RunState& s) {
+bool ended(const report::RunState& s) {
   return s.end.has_value();
 }
 
@@ -68,7 +68,7 @@ void follow(Watch watch, const WatchArguments& a) {
     watch.refresh();
     // Moves the cursor home and then clears the rest of the frame: clearing first would flicker.
     std::string text = live ? "\x1b[H" : "";
-    text += frame(watch.state(), terminal());
+    text += report::frame(watch.state(), terminal());
     if (live) text += "\x1b[J";
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
@@ -78,7 +78,7 @@ void follow(Watch watch, const WatchArguments& a) {
 }
 
 void serve(const WatchArguments& a) {
-  LiveServer server(a.dir, {.port = a.port, .without_figures = say_without_figures});
+  report::LiveServer server(a.dir, {.port = a.port, .without_figures = say_without_figures});
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
@@ -87,8 +87,8 @@ void serve(const WatchArguments& a) {
 
 void run_watch(const WatchArguments& a) {
   const std::filesystem::path dir = a.dir;
-  if (std::filesystem::exists(dir / "sweep.json")) return follow(SweepWatch(dir), a);
-  follow(RunWatch(dir), a);
+  if (std::filesystem::exists(dir / "sweep.json")) return follow(report::SweepWatch(dir), a);
+  follow(report::RunWatch(dir), a);
 }
 
 }  // namespace
@@ -119,4 +119,4 @@ void add_watch_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

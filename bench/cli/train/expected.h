@@ -8,11 +8,12 @@
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::cli {
 
-std::optional<ExpectedStep> expected_on(const Machine& machine, const RunSpec& spec, const HostShare& host);
+std::optional<records::ExpectedStep> expected_on(const perf::Machine& machine, const RunSpec& spec,
+                                                 const perf::HostShare& host);
 /// The same of a run.command; nothing where neither option is given. Throws ConfigError for the wrong one of
 /// the two.
-std::optional<ExpectedStep> expected_of(const TrainArguments& a, const RunSpec& spec);
+std::optional<records::ExpectedStep> expected_of(const TrainArguments& a, const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::cli

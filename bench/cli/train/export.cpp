@@ -11,7 +11,7 @@
 #include "model/inference/weights/open_checkpoint.h"
 #include "model/inference/weights/published_weights.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 void add_export_command(CLI::App& app) {
   struct Arguments {
@@ -48,19 +48,20 @@ void add_export_command(CLI::App& app) {
       "  isobar train CONFIG --set train.init_from=first.safetensors");
   command->callback([a] {
     refuse_to_replace(a->out, a->force);
-    const std::filesystem::path checkpoint = find_checkpoint(a->from, "RUN");
-    Meeting one;
-    one.threads = cores();
-    const OpenCheckpoint opened(checkpoint, CheckpointPart::weights, one);
-    const CheckpointState& state = opened.state();
-    const TrainedWeights weights(opened);
+    const std::filesystem::path checkpoint = inference::find_checkpoint(a->from, "RUN");
+    inference::Meeting one;
+    one.threads = engine::cores();
+    const inference::OpenCheckpoint opened(checkpoint, inference::CheckpointPart::weights, one);
+    const inference::CheckpointState& state = opened.state();
+    const inference::TrainedWeights weights(opened);
     if (a->published && state.spec.net.words())
       refuse_to_replace((std::filesystem::path(a->out).parent_path() / "config.json").string(), a->force);
-    const PublishedFiles how{.adapters = a->apart ? Adapters::apart : Adapters::merged,
-                             .type = a->bf16 ? DType::bf16 : DType::f32,
-                             .most_bytes = static_cast<int64_t>(a->file_gb * 1e9)};
+    const inference::PublishedFiles how{
+        .adapters = a->apart ? inference::Adapters::apart : inference::Adapters::merged,
+        .type = a->bf16 ? DType::bf16 : DType::f32,
+        .most_bytes = static_cast<int64_t>(a->file_gb * 1e9)};
     const int64_t adapters =
-        a->published ? write_published(state.spec, weights, a->out, how) : weights.write(a->out);
+        a->published ? inference::write_published(state.spec, weights, a->out, how) : weights.write(a->out);
     const char* const which = weights.averaged() ? "the moving average" : "the last step's";
     if (a->json)
       std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint.string()},
@@ -81,4 +82,4 @@ void add_export_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -15,7 +15,7 @@
 #include "model/forecast/forecast_samples.h"
 #include "model/forecast/forecast_steps.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct Arguments {
@@ -24,7 +24,8 @@ struct Arguments {
   bool force = false, json = false;
 };
 
-void say_classes(const Arguments& a, const NetAndData& from, const ForecastScores& scores) {
+void say_classes(const Arguments& a, const forecast::NetAndData& from,
+                 const forecast::ForecastScores& scores) {
   if (a.json) {
     std::cout << json_text(nlohmann::json{{"checkpoint", from.checkpoint.string()},
                                           {"out", a.out},
@@ -46,15 +47,15 @@ void say_classes(const Arguments& a, const NetAndData& from, const ForecastScore
       scores.most_frequent(), a.out.c_str());
 }
 
-void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
+void run_steps(const Arguments& a, const forecast::NetAndData& opened, int threads) {
   const auto& [checkpoint, state, set] = opened;
-  const StepScores scores = forecast_steps({a.out, a.batch, threads, !a.json}, opened);
+  const forecast::StepScores scores = forecast::forecast_steps({a.out, a.batch, threads, !a.json}, opened);
   const std::vector<std::string> units = set->coordinates().units;
   nlohmann::json steps = nlohmann::json::array();
   for (size_t k = 0; k < scores.loss.size(); ++k) {
     nlohmann::json channels = nlohmann::json::array();
     for (size_t c = 0; c < state.channels.targets.size(); ++c) {
-      const NetChannel& target = state.channels.targets[c];
+      const inference::NetChannel& target = state.channels.targets[c];
       channels.push_back({{"name", target.name},
                           {"units", c < units.size() ? units[c] : ""},
                           {"rmse", static_cast<double>(target.std) * scores.errors[k][c]},
@@ -89,15 +90,16 @@ void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
 
 void run_forecast(Arguments a) {
   refuse_to_replace(a.out, a.force);
-  const NetAndData opened = open_net_and_data(a.from, a.data, a.samples, a.steps);
+  const forecast::NetAndData opened = forecast::open_net_and_data(a.from, a.data, a.samples, a.steps);
   const auto& [checkpoint, state, set] = opened;
   const DataSpec& d = state.spec.data;
-  const SampleShape shape = set->shape();
-  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
+  const data::SampleShape shape = set->shape();
+  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : engine::cores();
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
   if (a.steps > 1) return run_steps(a, opened, threads);
-  const ForecastScores scores = forecast_samples({a.out, a.batch, threads, !a.json}, opened);
+  const forecast::ForecastScores scores =
+      forecast::forecast_samples({a.out, a.batch, threads, !a.json}, opened);
 
   if (shape.classes > 0) return say_classes(a, opened, scores);
   const std::vector<std::string> names = set->channels().targets;
@@ -165,4 +167,4 @@ void add_forecast_command(CLI::App& app) {
   command->callback([a] { run_forecast(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

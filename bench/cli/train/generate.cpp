@@ -16,13 +16,13 @@
 #include "model/engine/host/host.h"
 #include "model/inference/decoder.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct GenerateArguments {
   std::string from, prompt, tokenizer;
   int64_t tokens = 100, threads = 0;
-  Draw draw;
+  inference::Draw draw;
   bool json = false;
 };
 
@@ -32,8 +32,8 @@ bool of_bytes(const RunSpec& spec) {
   return spec.net.words()->vocab_size == kBytes;
 }
 
-CheckpointState state_of_words(const std::filesystem::path& checkpoint) {
-  CheckpointState state = state_of(checkpoint);
+inference::CheckpointState state_of_words(const std::filesystem::path& checkpoint) {
+  inference::CheckpointState state = inference::state_of(checkpoint);
   const std::string file = checkpoint.string();
   if (!state.checkable())
     throw ConfigError(file, "", "was written before checkpoints said what their net is",
@@ -68,11 +68,11 @@ std::vector<int32_t> words_in(const std::string& prompt, int64_t words) {
 }
 
 // How a net's tokens are written: by a tokenizer, as bytes, or as numbers
-using MaybeTokenizer = std::unique_ptr<Tokenizer>;
+using MaybeTokenizer = std::unique_ptr<data::Tokenizer>;
 
 MaybeTokenizer tokenizer_of(const GenerateArguments& a, const RunSpec& spec) {
   if (a.tokenizer.empty()) return nullptr;
-  auto out = std::make_unique<Tokenizer>(a.tokenizer);
+  auto out = std::make_unique<data::Tokenizer>(a.tokenizer);
   const int64_t words = spec.net.words()->vocab_size;
   if (out->words() > words)
     throw ConfigError("--tokenizer", a.tokenizer,
@@ -110,16 +110,17 @@ void refuse_length(const GenerateArguments& a, size_t prompt, const WordsSpec& n
 }
 
 void run_generate(const GenerateArguments& a) {
-  const std::filesystem::path checkpoint = find_checkpoint(a.from, "RUN");
-  const CheckpointState state = state_of_words(checkpoint);
+  const std::filesystem::path checkpoint = inference::find_checkpoint(a.from, "RUN");
+  const inference::CheckpointState state = state_of_words(checkpoint);
   const MaybeTokenizer by = tokenizer_of(a, state.spec);
   const std::vector<int32_t> prompt = tokens_of(a.prompt, state.spec, by);
   refuse_length(a, prompt.size(), *state.spec.net.words());
-  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
+  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : engine::cores();
   omp_set_num_threads(threads);
-  Meeting one;
+  inference::Meeting one;
   one.threads = threads;
-  Decoder net(state.spec, TrainedWeights(OpenCheckpoint(checkpoint, CheckpointPart::weights, one)));
+  inference::Decoder net(state.spec, inference::TrainedWeights(inference::OpenCheckpoint(
+                                         checkpoint, inference::CheckpointPart::weights, one)));
 
   const bool text = by || of_bytes(state.spec);
   const auto say = [&](const std::vector<int32_t>& tokens) {
@@ -135,7 +136,7 @@ void run_generate(const GenerateArguments& a) {
   std::span<const float> logits = net(prompt);
   const auto read = std::chrono::steady_clock::now();
   while (true) {
-    made.push_back(drawn(logits, a.draw, made.size()));
+    made.push_back(inference::drawn(logits, a.draw, made.size()));
     say({made.back()});
     if (static_cast<int64_t>(made.size()) == a.tokens) break;
     logits = net({&made.back(), 1});
@@ -189,4 +190,4 @@ void add_generate_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -12,7 +12,7 @@
 #include "model/engine/host/host.h"
 #include "model/forecast/jacobians.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct JacobianArguments {
@@ -24,13 +24,13 @@ struct JacobianArguments {
 
 void run_jacobian(const JacobianArguments& a) {
   refuse_to_replace(a.out, a.force);
-  const NetAndData from = open_net_and_data(a.from, a.data, a.samples);
-  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
+  const forecast::NetAndData from = forecast::open_net_and_data(a.from, a.data, a.samples);
+  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : engine::cores();
   omp_set_num_threads(threads);
-  const JacobianAnswer answer = write_jacobians({a.out, a.point, threads, !a.json}, from);
-  const JacobianRecord& r = answer.statistics;
+  const forecast::JacobianAnswer answer = forecast::write_jacobians({a.out, a.point, threads, !a.json}, from);
+  const records::JacobianRecord& r = answer.statistics;
   nlohmann::json inputs = nlohmann::json::array();
-  for (const InputSensitivity& x : answer.inputs)
+  for (const forecast::InputSensitivity& x : answer.inputs)
     inputs.push_back({{"name", x.name}, {"units", x.units}, {"sensitivity", x.sensitivity}});
   if (a.json) {
     nlohmann::json said = {{"checkpoint", from.checkpoint.string()},
@@ -88,4 +88,4 @@ void add_jacobian_command(CLI::App& app) {
   command->callback([a] { run_jacobian(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -17,7 +17,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr int64_t kShort = int64_t{64} << 20;  // bytes: below it a thread's stack or a library may not fit
@@ -137,4 +137,4 @@ std::string out_of_memory_text() {
   return line_of(room_now()).text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// std::terminate, and SIGABRT, SIGSEGV and SIGBUS where no memory is left, end the process with one line on
 /// standard error: exit code 4 where memory was short, else 1 (signals: what they were before).
@@ -22,4 +22,4 @@ std::string path_error_text(const std::filesystem::filesystem_error& e);
 /// True for errors that mean too little memory; a thread that cannot start reports EAGAIN.
 bool is_of_memory(const std::error_code& code);
 
-}  // namespace isobar
+}  // namespace isobar::cli

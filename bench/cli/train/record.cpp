@@ -15,7 +15,7 @@
 #include "bench/guest/record_loop.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kRecordHelp =
@@ -57,11 +57,11 @@ void run_record(const RecordArguments& a) {
   std::signal(SIGPIPE, SIG_IGN);  // the loop may be gone before its last answer
   std::optional<RunFolder> folder;
   name_run(named, spec, folder);
-  const EndRecord end =
-      record_loop(spec, STDIN_FILENO, {.about = a.about.json(), .answer = [](const std::string& line) {
-                                         std::printf("%s\n", line.c_str());
-                                         std::fflush(stdout);
-                                       }});
+  const records::EndRecord end =
+      guest::record_loop(spec, STDIN_FILENO, {.about = a.about.json(), .answer = [](const std::string& line) {
+                                                std::printf("%s\n", line.c_str());
+                                                std::fflush(stdout);
+                                              }});
   if (end.ok()) return;
   std::fprintf(stderr, "isobar: %s: %s\n", end.failure->c_str(), end.message.value_or("").c_str());
   throw ExitCode{exit_code_of(*end.failure)};
@@ -80,4 +80,4 @@ void add_record_command(CLI::App& app) {
   c->callback([a] { run_record(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ std::string run_resumed(const std::string& resume) {
   return (path.parent_path().filename() == "checkpoints" ? path.parent_path().parent_path() : path).string();
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

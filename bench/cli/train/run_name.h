@@ -9,7 +9,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 bool names_a_pattern(const std::string& out);
 /// Throws ConfigError where run.out is a pattern that names no directory.
@@ -32,4 +32,4 @@ class RunFolder {
 /// The run directory that `--resume` means: itself, or that of a checkpoint.
 std::string run_resumed(const std::string& resume);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 volatile std::sig_atomic_t g_stop = 0;  // written by the signal handler only
@@ -24,4 +24,4 @@ void catch_signals(std::initializer_list<int> signals, int flags) {
   for (int s : signals) ::sigaction(s, &action, nullptr);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,10 +6,10 @@
 #include <csignal>
 #include <initializer_list>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// The last signal that came; 0: none.
 volatile std::sig_atomic_t& stop_flag();
 void catch_signals(std::initializer_list<int> signals, int flags);
 
-}  // namespace isobar
+}  // namespace isobar::cli

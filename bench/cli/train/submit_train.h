@@ -8,7 +8,7 @@
 
 #include "bench/cluster/cluster.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct SubmittedTraining {
   std::string config;
@@ -25,8 +25,8 @@ int submit_training(const SubmittedTraining& a);
 
 /// The machine's cluster, which must have that scheduler. `time`: the option -t, which bounds its jobs
 /// instead of max_time_s; "" = not given. `command`: for the error, "isobar sweep".
-ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine,
-                       const std::string& time);
+cluster::ClusterSpec cluster_of(const std::string& command, const std::string& launcher,
+                                const std::string& machine, const std::string& time);
 
 inline void add_time_option(CLI::App& command, std::string& time) {
   command.add_option(
@@ -34,4 +34,4 @@ inline void add_time_option(CLI::App& command, std::string& time) {
       "With --launcher: most that a job may take, as for sbatch: HH:MM:SS, D-HH:MM:SS, minutes");
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

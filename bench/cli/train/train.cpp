@@ -37,7 +37,7 @@
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/utilization.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 /// The --json output of a failed training: one object, as after success.
@@ -52,19 +52,21 @@ void print_failure(const std::string& run_class, const std::string& message) {
 void print_failure_of_ranks(int code, const std::filesystem::path& results, uintmax_t known) {
   std::error_code none;
   const bool wrote = !results.empty() && std::filesystem::file_size(results, none) > known && !none;
-  const ResultTail tail = wrote ? read_tail(results) : ResultTail{};
+  const records::ResultTail tail = wrote ? records::read_tail(results) : records::ResultTail{};
   if (tail.ended && tail.status != "ok") return print_failure(tail.failure, tail.message);
   const std::string said = "ended with exit code " + std::to_string(code) + "; its error output says why";
-  print_failure(name_of(classify({.end = ProcessEnd::exited, .code = code}, {.started = true}, "").run_class),
-                said);
+  print_failure(
+      records::name_of(
+          sweep::classify({.end = sweep::ProcessEnd::exited, .code = code}, {.started = true}, "").run_class),
+      said);
 }
 
 /// Runs this command on `ranks` ranks and ends with their exit code.
 [[noreturn]] void start_under_mpiexec(const TrainArguments& a, const RunSpec& spec, int64_t ranks) {
   // Refuses a bad spec here, in one line instead of one for each rank.
-  build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
-  check_start(with_epochs_apart(spec), {a.resume, a.set_aside});
-  std::vector<std::string> args = mpiexec_command(ranks);
+  nets::build_plan(engine::planned_micro_batch(spec).spec, 0, engine::planned_workspace(spec, 1));
+  engine::check_start(data::with_epochs_apart(spec), {a.resume, a.set_aside});
+  std::vector<std::string> args = ranks::mpiexec_command(ranks);
   args.emplace_back("train");
   args.push_back(a.config);
   for (const std::string& s : a.set) args.insert(args.end(), {"--set", s});
@@ -78,7 +80,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   const std::filesystem::path results = spec.run.out.empty() ? "" : spec.run.out + "/result.jsonl";
   std::error_code none;
   const uintmax_t known = std::filesystem::exists(results, none) ? std::filesystem::file_size(results) : 0;
-  const int code = run_ranks(ranks, std::move(args), spec.run.out);
+  const int code = ranks::run_ranks(ranks, std::move(args), spec.run.out);
   if (a.json && code != 0) print_failure_of_ranks(code, results, known);
   throw ExitCode{code};
 }
@@ -99,16 +101,16 @@ std::optional<ConfigError> refusal_of(bool launched, const Check& check) {
 /// A child opens the data files first, on one rank of each host, before MPI and threads start
 /// (model/data/files/foreign.h).
 void require_data_of_host(const RunSpec& spec) {
-  if (launched_rank_on_host(::getenv) <= 0) require_data(spec);
+  if (comm::launched_rank_on_host(::getenv) <= 0) data::require_data(spec);
 }
 
 /// Starts the statistics that the ranks will need, in a child of one of them.
-std::function<Statistics()> begin_statistics(const RunSpec& spec, bool launched) {
-  if (launched_rank(::getenv) > 0) return {};
+std::function<data::Statistics()> begin_statistics(const RunSpec& spec, bool launched) {
+  if (comm::launched_rank(::getenv) > 0) return {};
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
-  const SampleShape shape = sample_shape(spec);
-  return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape)
-                                            : std::function<Statistics()>();
+  const data::SampleShape shape = data::sample_shape(spec);
+  return data::needs_statistics(spec.data, shape) ? data::begin_statistics(spec.data, shape)
+                                                  : std::function<data::Statistics()>();
 }
 
 /// Redirects all further output of this process, if it is a rank. Ranks that it starts later redirect their
@@ -125,11 +127,11 @@ void begin_output(const TrainArguments& a, const RunSpec& spec, bool launched) {
   if (launched && a.rank_output == "files" && (a.fresh || names_a_pattern(spec.run.out)))
     throw ConfigError(option, "", "writes before ranks of a launcher agree on the number of their run",
                       "give run.out the name of a directory");
-  const int rank = launched ? launched_rank(::getenv) : 0;
+  const int rank = launched ? comm::launched_rank(::getenv) : 0;
   if (rank < 0)
     throw ConfigError(option, "", "needs to know the rank before MPI begins, and this launcher says none",
                       "leave it out, and use the launcher's own (mpiexec --tag-output, srun --label)");
-  begin_rank_output(a.rank_output, rank, spec.run.out);
+  ranks::begin_rank_output(a.rank_output, rank, spec.run.out);
 }
 
 void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
@@ -151,14 +153,14 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
 }
 
 void submit_jobs(TrainArguments a, const Submit& submit) {
-  if (Mpi::started_by_launcher())
+  if (comm::Mpi::started_by_launcher())
     throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
                       "give the command once, without mpiexec and srun");
   const std::vector<std::string> given = a.set;
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
   if (const RunSpec spec = loaded(a); !spec.run.command.empty()) {
     require_words_for(given, a, spec);
-    guest_command(spec, {}, {});  // refuses words that are none
+    guest::guest_command(spec, {}, {});  // refuses words that are none
   }
   const int code = submit({.config = a.config,
                            .set = a.set,
@@ -175,14 +177,15 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
 }
 
 void require_kernels_of_words(const RunSpec& spec) {
-  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
+  if (spec.net.words()) nets::require_kernels(spec, nets::build_plan(spec, 0, {}));
 }
 
 /// Reports a failure of this rank: a line on standard error, an object if `json`. Returns the exit code.
-int report_failure(const std::exception& e, const Mpi& mpi, bool json) {
-  const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
+int report_failure(const std::exception& e, const comm::Mpi& mpi, bool json) {
+  const std::string failure = engine::class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
   const int code = exit_code_of(failure);
-  const bool named = code != 4 || dynamic_cast<const OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
+  const bool named =
+      code != 4 || dynamic_cast<const inference::OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
   const std::string where = code == 2 ? "" : code == 4 && named ? rank + "out of memory: " : rank;
   const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
   const std::string what = path ? path_error_text(*path) : named ? e.what() : out_of_memory_text();
@@ -192,64 +195,64 @@ int report_failure(const std::exception& e, const Mpi& mpi, bool json) {
 }
 
 /// The run fails as a whole: no rank waits for a dead one.
-[[noreturn]] void end_all_ranks(const Mpi& mpi, int code) {
-  settle_rank_output();
+[[noreturn]] void end_all_ranks(const comm::Mpi& mpi, int code) {
+  ranks::settle_rank_output();
   mpi.abort(code);
 }
 
 /// FLOP/s that the machine, if any, gives one rank of this run.
-double peak_of_rank(const std::optional<Machine>& m, const RunSpec& spec, const Mpi& mpi) {
+double peak_of_rank(const std::optional<perf::Machine>& m, const RunSpec& spec, const comm::Mpi& mpi) {
   if (!m) return 0;
-  const HostShare share{mpi.ranks_on_host(), threads_per_rank(spec, mpi)};
-  return peak_flops(*m, conditions_of(spec, *m, share), peak_of(spec));
+  const perf::HostShare share{mpi.ranks_on_host(), engine::threads_per_rank(spec, mpi)};
+  return perf::peak_flops(*m, perf::conditions_of(spec, *m, share), perf::peak_of(spec));
 }
 
 /// Rank 0 says what the machine, if any, predicts.
-std::optional<ExpectedStep> expected_here(const std::optional<Machine>& m, const RunSpec& spec,
-                                          const Mpi& mpi) {
+std::optional<records::ExpectedStep> expected_here(const std::optional<perf::Machine>& m, const RunSpec& spec,
+                                                   const comm::Mpi& mpi) {
   if (!m || mpi.rank() != 0) return std::nullopt;
-  return expected_on(*m, spec, {mpi.ranks_on_host(), threads_per_rank(spec, mpi)});
+  return expected_on(*m, spec, {mpi.ranks_on_host(), engine::threads_per_rank(spec, mpi)});
 }
 
 /// Trains on this rank, one of all that the layout asks for.
 void train_here(const TrainArguments& a, const RunSpec& spec, const std::optional<ConfigError>& refused,
-                const std::function<Statistics()>& statistics, const std::optional<Machine>& machine,
-                const Mpi& mpi) {
+                const std::function<data::Statistics()>& statistics,
+                const std::optional<perf::Machine>& machine, const comm::Mpi& mpi) {
   // Ranks that `isobar train` has started leave the final report to it.
-  const bool json = a.json && !std::getenv(StopSignals::kStartedByTrain);
+  const bool json = a.json && !std::getenv(engine::StopSignals::kStartedByTrain);
   if (refused) end_all_ranks(mpi, report_failure(*refused, mpi, json));
   mpi.barrier();  // no rank opens data that another one refused
   int code = 1;
-  EndRecord end;
+  records::EndRecord end;
   try {
-    end = train(spec,
-                {.trace = a.trace,
-                 .resume = a.resume,
-                 .set_aside = a.set_aside,
-                 .about = a.about.json(),
-                 .quiet = a.json,
-                 .peak_flops = peak_of_rank(machine, spec, mpi),
-                 .expected = expected_here(machine, spec, mpi),
-                 .every_rank = a.rank_output != "first",
-                 .statistics = statistics,
-                 .begins = keep_rank_output,
-                 .failed = [&](const std::exception& e) { code = report_failure(e, mpi, json); }},
-                mpi);
-  } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
+    end = engine::train(spec,
+                        {.trace = a.trace,
+                         .resume = a.resume,
+                         .set_aside = a.set_aside,
+                         .about = a.about.json(),
+                         .quiet = a.json,
+                         .peak_flops = peak_of_rank(machine, spec, mpi),
+                         .expected = expected_here(machine, spec, mpi),
+                         .every_rank = a.rank_output != "first",
+                         .statistics = statistics,
+                         .begins = ranks::keep_rank_output,
+                         .failed = [&](const std::exception& e) { code = report_failure(e, mpi, json); }},
+                        mpi);
+  } catch (const engine::Interrupted& e) {  // all ranks stopped together: each leaves by itself
     if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
-    if (mpi.rank() == 0 && json) print_failure(class_of(e), e.what());
+    if (mpi.rank() == 0 && json) print_failure(engine::class_of(e), e.what());
     throw ExitCode{128 + e.signal};
   } catch (const std::exception&) {  // train() has called `failed`
     end_all_ranks(mpi, code);
   }
-  nlohmann::json j = to_json(end);
+  nlohmann::json j = records::to_json(end);
   j["out"] = spec.run.out;
   if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(j).c_str());
 }
 
 /// Ranks of a launcher: the first one names the run.
 std::optional<ConfigError> name_run_of_all(TrainArguments& a, RunSpec& spec, std::optional<RunFolder>& folder,
-                                           const Mpi& mpi) {
+                                           const comm::Mpi& mpi) {
   if (!a.fresh && !names_a_pattern(spec.run.out)) return std::nullopt;
   std::optional<ConfigError> refused;
   if (mpi.rank() == 0) refused = refusal_of(true, [&] { name_run(a, spec, folder); });
@@ -275,17 +278,17 @@ void refuse_words_of_commands(const RunSpec& spec) {
 
 void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) {
   if (a.launcher != "local") return submit_jobs(std::move(a), submit);
-  const bool launched = launch_of(::getenv).started();
+  const bool launched = comm::launch_of(::getenv).started();
   std::optional<RunSpec> spec;
   const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] {
     spec = loaded(a);
     refuse_words_of_commands(*spec);
-    if (spec->run.command.empty() && spec->net.recorded()) require_kernels(*spec, {});
+    if (spec->run.command.empty() && spec->net.recorded()) nets::require_kernels(*spec, {});
   });
   if (!bad_spec && !spec->run.command.empty()) return train_by_command(std::move(a), command);
   refuse_unused(command,
                 {{"--fit", true, "is of a run.command without a net", "leave it out, or give --machine"}});
-  Mpi::started_by_launcher();  // refuses processes that MPI cannot join
+  comm::Mpi::started_by_launcher();  // refuses processes that MPI cannot join
   // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
@@ -300,12 +303,12 @@ void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) 
     require_kernels_of_words(*spec);
     if (a.ranks > 1) start_under_mpiexec(a, *spec, a.ranks);
   }
-  std::optional<Machine> machine;
+  std::optional<perf::Machine> machine;
   if (!refused && !a.machine.empty())
-    refused = refusal_of(launched, [&] { machine = load_machine(a.machine); });
-  std::function<Statistics()> statistics;
+    refused = refusal_of(launched, [&] { machine = perf::load_machine(a.machine); });
+  std::function<data::Statistics()> statistics;
   if (!refused) refused = refusal_of(launched, [&] { statistics = begin_statistics(*spec, launched); });
-  const Mpi mpi;
+  const comm::Mpi mpi;
   if (launched && a.ranks > 0 && a.ranks != mpi.size())
     throw ConfigError(
         "--ranks", "",
@@ -393,10 +396,10 @@ void add_train_command(CLI::App& app, Submit submit) {
       refuse_contradictions(*a, *c);
       run_train(*a, *c, submit);
     } catch (const std::exception& e) {  // before any rank started
-      if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
+      if (a->json && !comm::Mpi::started_by_launcher()) print_failure(engine::class_of(e), e.what());
       throw;
     }
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,7 +4,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 int64_t other_axes(const LayoutSpec& l) {
@@ -45,4 +45,4 @@ void take_ranks(TrainArguments& a, const LayoutSpec& layout) {
   a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

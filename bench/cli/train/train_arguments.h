@@ -8,7 +8,7 @@
 #include "bench/cli/words/options.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct TrainArguments {
   std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results, fit, time;
@@ -25,4 +25,4 @@ void name_run(TrainArguments& a, RunSpec& spec, std::optional<RunFolder>& folder
 /// Turns the requested ranks into data parallelism.
 void take_ranks(TrainArguments& a, const LayoutSpec& layout);
 
-}  // namespace isobar
+}  // namespace isobar::cli

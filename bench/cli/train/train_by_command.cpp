@@ -18,7 +18,7 @@
 #include "model/base/text/json.h"
 #include "model/engine/liveness/signals.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 /// --resume RUN of a run.command: RUN is run.out, and run.resume says how.
@@ -37,8 +37,8 @@ void require_takes_up(const std::string& resume, const RunSpec& spec) {
 
 void require_words_for(const std::vector<std::string>& given, const TrainArguments& a, const RunSpec& spec) {
   for (const std::string& word : given)
-    if (!word.starts_with("net.")) require_word_for(word.substr(0, word.find('=')), spec, "--set");
-  if (a.ranks > 0 && spec.layout.dp > 1) require_word_for("layout.dp", spec, "--ranks");
+    if (!word.starts_with("net.")) guest::require_word_for(word.substr(0, word.find('=')), spec, "--set");
+  if (a.ranks > 0 && spec.layout.dp > 1) guest::require_word_for("layout.dp", spec, "--ranks");
 }
 
 void train_by_command(TrainArguments a, const CLI::App& command) {
@@ -52,7 +52,7 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
   RunSpec spec = loaded(a);
   require_words_for(given, a, spec);
-  const GuestHosts hosts = guest_hosts(spec, ::getenv);
+  const guest::GuestHosts hosts = guest::guest_hosts(spec, ::getenv);
   std::optional<RunFolder> folder;
   if (hosts.names.size() > 1 && (a.fresh || names_a_pattern(spec.run.out)))
     throw ConfigError(a.fresh ? "--new" : spec.file, a.fresh ? "" : "run.out",
@@ -62,8 +62,8 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   require_takes_up(a.resume, spec);
   catch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1}, 0);
   if (hosts.rank > 0) {
-    const auto v = run_on_other_host(spec, hosts, !a.resume.empty(), &stop_flag());
-    if (v) std::fprintf(stderr, "isobar: %s: %s\n", name_of(v->run_class), v->message.c_str());
+    const auto v = guest::run_on_other_host(spec, hosts, !a.resume.empty(), &stop_flag());
+    if (v) std::fprintf(stderr, "isobar: %s: %s\n", records::name_of(v->run_class), v->message.c_str());
     if (v) throw ExitCode{1};
     return;
   }
@@ -73,13 +73,13 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
       std::printf("%s\n", line.c_str());
       std::fflush(stdout);
     };
-  const EndRecord end = run_guest(spec, hosts,
-                                  {.about = a.about.json(),
-                                   .print = print,
-                                   .stop = &stop_flag(),
-                                   .resume = !a.resume.empty(),
-                                   .expected = expected_of(a, spec)});
-  nlohmann::json j = to_json(end);
+  const records::EndRecord end = guest::run_guest(spec, hosts,
+                                                  {.about = a.about.json(),
+                                                   .print = print,
+                                                   .stop = &stop_flag(),
+                                                   .resume = !a.resume.empty(),
+                                                   .expected = expected_of(a, spec)});
+  nlohmann::json j = records::to_json(end);
   j["out"] = spec.run.out;
   if (a.json) std::printf("%s\n", json_text(j).c_str());
   if (!a.json)
@@ -98,4 +98,4 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   throw ExitCode{exit_code_of(*end.failure)};
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,11 +6,11 @@
 
 #include "bench/cli/train/train_arguments.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 /// Throws ConfigError where what the command line gives does not reach run.command. `given`: its --set.
 void require_words_for(const std::vector<std::string>& given, const TrainArguments& a, const RunSpec& spec);
 /// Trains; ends with the exit code of a training of ours.
 void train_by_command(TrainArguments a, const CLI::App& command);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -8,7 +8,7 @@
 #include "model/base/spec/spec_keys.h"
 #include "model/base/system/program.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -44,7 +44,7 @@ Words assignments(const std::string& typed, bool short_ones) {
       out.push_back(k.key + "=");
       continue;
     }
-    if (k.key != (short_ones ? full_key(key) : key)) continue;
+    if (k.key != (short_ones ? sweep::full_key(key) : key)) continue;
     std::istringstream words(k.type == "bool" ? "true false" : k.values);
     if (k.type == "bool" || k.values.find('|') != std::string::npos)
       for (std::string word; words >> word;)
@@ -53,8 +53,8 @@ Words assignments(const std::string& typed, bool short_ones) {
       out.push_back(key + "=" + k.values.substr(other + 5));
   }
   if (short_ones && !value) {
-    for (const std::string& name : short_names()) out.push_back(name + "=");
-    for (const std::string& name : sweep_keys()) out.push_back(name + "=");
+    for (const std::string& name : sweep::short_names()) out.push_back(name + "=");
+    for (const std::string& name : sweep::sweep_keys()) out.push_back(name + "=");
   }
   return out;
 }
@@ -136,4 +136,4 @@ std::vector<std::string> continuations(const CLI::App& app, const std::vector<st
   return all;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// Words that complete the last of `words`, which follow the program's name. None: a file may follow.
 std::vector<std::string> continuations(const CLI::App& app, const std::vector<std::string>& words);
 
-}  // namespace isobar
+}  // namespace isobar::cli

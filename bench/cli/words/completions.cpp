@@ -5,7 +5,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/words/complete.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kCompletionsHelp =
@@ -81,4 +81,4 @@ void add_completions_command(CLI::App& app) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

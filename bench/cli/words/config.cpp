@@ -17,7 +17,7 @@
 #include "model/records/results.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kConfigHelp =
@@ -38,7 +38,7 @@ struct ConfigArguments {
 nlohmann::json resolved(const std::string& named, const std::vector<std::string>& set) {
   if (std::filesystem::is_directory(named)) {
     std::vector<std::string> problems;
-    const RunRecord run = load_run(named, &problems);
+    const records::RunRecord run = records::load_run(named, &problems);
     if (!problems.empty())
       throw ConfigError(named, "", problems[0], "name a configuration, or a run's folder");
     return to_json(run.spec);
@@ -71,16 +71,22 @@ void diff(const ConfigArguments& a) {
   std::set<std::string> keys;
   for (const auto* values : {&before, &after})
     for (const auto& one : *values) keys.insert(one.first);
-  Table t{"diff", "", {text_column("key"), text_column(a.first), text_column(a.second)}, {}, ""};
+  report::Table t{"diff",
+                  "",
+                  {report::text_column("key"), report::text_column(a.first), report::text_column(a.second)},
+                  {},
+                  ""};
   for (const std::string& key : keys)
     if (!before.contains(key) || !after.contains(key) || before.at(key) != after.at(key))
-      t.rows.push_back({text(key), text(shown(before, key)), text(shown(after, key))});
+      t.rows.push_back(
+          {report::text(key), report::text(shown(before, key)), report::text(shown(after, key))});
   if (a.json)
-    std::printf("%s\n", to_json(t).dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                report::to_json(t).dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   else if (t.rows.empty())
     std::puts("The two are the same.");
   else
-    std::fputs(to_text(t).c_str(), stdout);
+    std::fputs(report::to_text(t).c_str(), stdout);
 }
 
 // Keys whose name or meaning contains a text, aligned for a terminal; --markdown prints the wide tables.
@@ -139,4 +145,4 @@ void add_config_commands(CLI::App& app) {
   k->callback([a] { print_keys(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -9,7 +9,7 @@
 #include "perfmodel/machine/shipped.h"
 #include "reports/tables/tables.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kModelsHelp =
@@ -38,25 +38,27 @@ int64_t parameters_of(RunSpec spec) {
   spec.layout = {};
   spec.policy = {};
   spec.train.global_batch = spec.policy.micro_batch = 1;
-  return build_plan(spec, 0, {}).parameter_count();
+  return nets::build_plan(spec, 0, {}).parameter_count();
 }
 
 void print_models(const std::string& part, bool json) {
-  Table t{"models",
-          "",
-          {text_column("name"), text_column("net"), number_column("parameters"), text_column("about")},
-          {},
-          ""};
-  for (const std::string& file : files_in(shipped("configs/models"), ".yaml")) {
+  report::Table t{"models",
+                  "",
+                  {report::text_column("name"), report::text_column("net"),
+                   report::number_column("parameters"), report::text_column("about")},
+                  {},
+                  ""};
+  for (const std::string& file : perf::files_in(perf::shipped("configs/models"), ".yaml")) {
     const std::string name = std::filesystem::path(file).stem().string();
     if (name.find(part) == std::string::npos) continue;
     const RunSpec spec = load_run_spec(file);
-    t.rows.push_back({text(name), text(spec.net.kind()), integer(parameters_of(spec)), text(about(file))});
+    t.rows.push_back({report::text(name), report::text(spec.net.kind()), report::integer(parameters_of(spec)),
+                      report::text(about(file))});
   }
   if (json)
-    std::printf("%s\n", to_json(t).dump(1).c_str());
+    std::printf("%s\n", report::to_json(t).dump(1).c_str());
   else
-    std::fputs(to_text(t).c_str(), stdout);
+    std::fputs(report::to_text(t).c_str(), stdout);
 }
 
 }  // namespace
@@ -74,4 +76,4 @@ void add_models_command(CLI::App& config) {
   c->callback([a] { print_models(a->part, a->json); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -2,8 +2,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace isobar {
+namespace isobar::cli {
 
 void add_models_command(CLI::App& config);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -6,7 +6,7 @@
 #include "model/base/names/named_file.h"
 #include "model/comm/launcher.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::string& name,
                                const std::string& description, bool folders) {
@@ -16,7 +16,7 @@ CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::
         std::error_code none;
         if (folders && std::filesystem::is_directory(named, none)) return std::string();
         const std::string file = run_file(named, where);
-        if (file != named && launched_rank(::getenv) <= 0)
+        if (file != named && comm::launched_rank(::getenv) <= 0)
           std::fprintf(stderr, "config %s: %s\n", named.c_str(), file.c_str());
         named = file;
         return std::string();
@@ -29,4 +29,4 @@ CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::
       ->transform(found);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

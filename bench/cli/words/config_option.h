@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// A name becomes its file, printed on stderr. `folders`: the command reads a run's folder, too.
 CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::string& name = "CONFIG",
                                const std::string& description = "Run configuration (YAML)",
                                bool folders = false);
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -8,7 +8,7 @@
 #include "model/base/spec/spec_schema.h"
 #include "perfmodel/machine/machine_keys.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kSchemaHelp =
@@ -21,7 +21,7 @@ Rules across keys are checked by the commands alone.)";
 
 nlohmann::json cluster_schema() {
   nlohmann::json properties = nlohmann::json::object();
-  for (const std::string& key : cluster_keys()) properties[key] = nlohmann::json::object();
+  for (const std::string& key : cluster::cluster_keys()) properties[key] = nlohmann::json::object();
   return object_schema(std::move(properties));
 }
 
@@ -34,10 +34,10 @@ void add_schema_command(CLI::App& config) {
   c->add_option("FILE", *of, "Kind of file")->required()->check(CLI::IsMember({"run", "sweep", "machine"}));
   c->callback([of] {
     const nlohmann::json schema = *of == "run"     ? run_schema()
-                                  : *of == "sweep" ? sweep_schema()
-                                                   : machine_schema(cluster_schema());
+                                  : *of == "sweep" ? sweep::sweep_schema()
+                                                   : perf::machine_schema(cluster_schema());
     std::printf("%s\n", schema.dump(1).c_str());
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -5,11 +5,11 @@
 
 #include "model/data/fields/field_choice.h"
 
-namespace isobar {
+namespace isobar::cli {
 
-void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& choice);
+void add_field_options(CLI::App& command, const std::shared_ptr<data::FieldChoice>& choice);
 
 /// `isobar data convert`
 void add_convert(CLI::App& data);
 
-}  // namespace isobar
+}  // namespace isobar::cli

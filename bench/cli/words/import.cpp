@@ -21,7 +21,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 constexpr const char* kImportHelp =
@@ -72,7 +72,7 @@ Examples:
 struct ImportArguments {
   std::vector<std::string> files;
   std::vector<std::string> inputs;
-  std::string out, config, machine, only, collective, loss, python, reads = OutputOptions().reads;
+  std::string out, config, machine, only, collective, loss, python, reads = logs::OutputOptions().reads;
   bool force = false, attempt = false;
 };
 
@@ -92,14 +92,14 @@ void write(const ImportArguments& a, const std::string& text) {
 
 void peers(const ImportArguments& a) {
   const nlohmann::json first = read(a.files[0]);
-  if (is_machine(peer_file(first, a.files[0]))) {
+  if (perf::is_machine(perf::peer_file(first, a.files[0]))) {
     if (a.files.size() > 1)
       throw ConfigError(a.files[1], "", "comes behind a machine", "import one machine at a time");
-    write(a, to_yaml(import_machine(first, a.files[0])));
+    write(a, perf::to_yaml(perf::import_machine(first, a.files[0])));
     return;
   }
   nlohmann::json all = nlohmann::json::object();
-  for (const std::string& f : a.files) all.merge_patch(import_model(read(f), f));
+  for (const std::string& f : a.files) all.merge_patch(perf::import_model(read(f), f));
   write(a, json_text(all, 1) + "\n");  // JSON is YAML
 }
 
@@ -112,7 +112,7 @@ void needs(const std::string& value, const std::string& file, const char* option
   if (value.empty()) throw ConfigError(file, option, "is missing", mend);
 }
 
-void tell(const Imported& i, const std::string& file, const std::string& out) {
+void tell(const foreign::Imported& i, const std::string& file, const std::string& out) {
   std::printf("%zu runs in %s\n", i.runs, out.c_str());
   for (const std::string& note : i.notes) std::printf("  %s\n", note.c_str());
   for (const auto& [reason, n] : i.refused) {
@@ -136,19 +136,19 @@ void weights(const ImportArguments& a) {
   needs(a.config, a.files[0], "--config", "say which net they are of: --config RUN.yaml");
   needs(a.out, a.files[0], "--output", "say where they go, e.g. -o first.safetensors");
   refuse_to_replace(a.out, a.force);
-  std::fputs(import_weights(a.files[0], a.config, a.out).c_str(), stdout);
+  std::fputs(foreign::import_weights(a.files[0], a.config, a.out).c_str(), stdout);
   std::printf("weights in %s: isobar train %s --set train.init_from=%s\n", a.out.c_str(), a.config.c_str(),
               a.out.c_str());
 }
 
 void logs(const ImportArguments& a) {
-  std::vector<LoggedRun> runs;
-  for (const std::string& f : a.files) runs.push_back(read_training_log({f}, a.config));
-  write(a, table_of(runs));
+  std::vector<foreign::LoggedRun> runs;
+  for (const std::string& f : a.files) runs.push_back(foreign::read_training_log({f}, a.config));
+  write(a, foreign::table_of(runs));
   if (a.out.empty()) return;
-  for (const LoggedRun& r : runs) {
-    std::printf("%s: %s, %.4g s a step, the median of %zu\n", r.file.c_str(), name_of(r.kind), r.seconds(),
-                r.steps.size());
+  for (const foreign::LoggedRun& r : runs) {
+    std::printf("%s: %s, %.4g s a step, the median of %zu\n", r.file.c_str(), foreign::name_of(r.kind),
+                r.seconds(), r.steps.size());
     for (const std::string& note : r.notes) std::printf("  %s\n", note.c_str());
   }
   std::printf("%zu runs in %s: isobar fit %s --machine M --engine E -o mine-fit.json\n", runs.size(),
@@ -163,20 +163,20 @@ void torch_net(const ImportArguments& a) {
                       "give the sizes of one sample, e.g. --inputs 3x224x224");
   needs(a.out, target, "--output", "say where it goes, e.g. -o net.json");
   refuse_to_replace(a.out, a.force);
-  std::fputs(import_torch_net(target, {a.inputs, a.loss, a.python, a.out}).c_str(), stdout);
+  std::fputs(foreign::import_torch_net(target, {a.inputs, a.loss, a.python, a.out}).c_str(), stdout);
   std::printf("%s: isobar plan %s --totals\n", a.out.c_str(), a.out.c_str());
 }
 
 /// Shows what run.reads makes of each file.
 void attempts(const ImportArguments& a) {
-  OutputOptions options{.reads = a.reads, .file = "--reads"};
+  logs::OutputOptions options{.reads = a.reads, .file = "--reads"};
   if (!a.config.empty()) {
     const RunSpec spec = load_run_spec(a.config);
     options.batch = spec.train.global_batch;
     options.tokens = spec.net.words() ? spec.net.words()->seq_length : 0;
     options.ranks = spec.layout.world();
   }
-  for (const std::string& f : a.files) std::fputs(tried_log(f, options).c_str(), stdout);
+  for (const std::string& f : a.files) std::fputs(logs::tried_log(f, options).c_str(), stdout);
 }
 
 bool looks_like_json(const std::string& text) {
@@ -191,31 +191,32 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     refuse_unused(command, {{"--output", true, "is not for --try, which only shows", "leave it out"}});
     return attempts(a);
   }
-  if (is_torch_target(file)) {
+  if (foreign::is_torch_target(file)) {
     refuse_others(command, "a net", "--force --inputs --loss --python");
     return torch_net(a);
   }
-  if (is_weights(file)) {
+  if (foreign::is_weights(file)) {
     refuse_others(command, "weights", "--config --force");
     return weights(a);
   }
-  const std::string text = log_text(file);
-  if (is_kineto(text)) {
+  const std::string text = logs::log_text(file);
+  if (foreign::is_kineto(text)) {
     refuse_others(command, "a PyTorch trace", "--config");
     needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");
     needs(a.out, file, "--output", "say where the run goes, e.g. -o results/torch");
-    tell(import_kineto(a.files, a.config, a.out), file, a.out);
-  } else if (is_nccl_tests(text)) {
+    tell(foreign::import_kineto(a.files, a.config, a.out), file, a.out);
+  } else if (foreign::is_nccl_tests(text)) {
     refuse_others(command, "a log of nccl-tests", "--machine --collective");
     only_one(a, "a log of nccl-tests");
-    const Collectives c = read_nccl_tests(file, a.collective);
-    write(a, a.machine.empty() ? to_csv(c) : to_yaml(with_links(load_machine(a.machine), c)));
+    const foreign::Collectives c = foreign::read_nccl_tests(file, a.collective);
+    write(a, a.machine.empty() ? foreign::to_csv(c)
+                               : perf::to_yaml(foreign::with_links(perf::load_machine(a.machine), c)));
   } else if (std::filesystem::path(file).extension() == ".csv") {
     refuse_others(command, "a table of runs", "--only");
     only_one(a, "a table");
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
-    tell(import_published(file, {.out = a.out, .only = a.only}), file, a.out);
-  } else if (log_kind(text)) {
+    tell(foreign::import_published(file, {.out = a.out, .only = a.only}), file, a.out);
+  } else if (foreign::log_kind(text)) {
     refuse_others(command, "a log of a training", "--config");
     logs(a);
   } else if (looks_like_json(text)) {
@@ -226,7 +227,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
         file, "",
         "is of no kind that is known: it is no weights (zip, safetensors), no .csv and no JSON, and has "
         "none of " +
-            log_kinds_looked_for() + ", 'algbw' with 'busbw' (nccl-tests)",
+            foreign::log_kinds_looked_for() + ", 'algbw' with 'busbw' (nccl-tests)",
         "see isobar import --help for the files that are read");
   }
 }
@@ -261,4 +262,4 @@ void add_import_command(CLI::App& app) {
   c->callback([a, c] { run_import(*a, *c); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -12,7 +12,7 @@
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_file.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ struct NewArguments {
 };
 
 void write_new(const NewArguments& a) {
-  const std::string from = machine_file(a.from);
+  const std::string from = perf::machine_file(a.from);
   const fs::path out = a.out;
   if (fs::exists(out)) throw ConfigError(a.out, "", "is there already", "give another name, or edit it");
   const std::string name = out.stem().string();
@@ -38,14 +38,14 @@ void write_new(const NewArguments& a) {
   const size_t key = text.starts_with("name:") ? 0 : text.find("\nname:") + 1;
   if (text.compare(key, 5, "name:") == 0)
     text.replace(key, std::min(text.find('\n', key), text.size()) - key, "name: " + name);
-  parse_machine(text, a.out);
+  perf::parse_machine(text, a.out);
   write_atomically(out, text);
   std::printf("%s: a copy of %s\n", a.out.c_str(), from.c_str());
 }
 
 void print_keys() {
   std::printf("%-42s %-16s %10s %10s\n", "key", "unit", "from", "to");
-  for (const Bounds& b : machine_keys())
+  for (const perf::Bounds& b : perf::machine_keys())
     std::printf("%-42s %-16s %10.3g %10.3g\n", b.key.c_str(), b.unit.c_str(), b.least, b.most);
 }
 
@@ -66,4 +66,4 @@ void add_machine_command(CLI::App& app) {
   keys->callback([] { print_keys(); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

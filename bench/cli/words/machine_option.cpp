@@ -4,14 +4,14 @@
 
 #include "perfmodel/machine/machine_file.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 template <class Paths>
 CLI::Option* add_machines(CLI::App& command, Paths& paths, const std::string& description) {
   const CLI::Validator found(
       [](std::string& named) {
-        const std::string file = machine_file(named);
+        const std::string file = perf::machine_file(named);
         if (file != named) std::fprintf(stderr, "machine %s: %s\n", named.c_str(), file.c_str());
         named = file;
         return std::string();
@@ -34,4 +34,4 @@ CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& pat
       ->allow_extra_args(false);
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

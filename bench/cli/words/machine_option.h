@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cli {
 
 /// `--machine`; `path` gets the file. Throws ConfigError for a name that no machine has.
 CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description);
@@ -14,4 +14,4 @@ CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std:
 CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
                                 const std::string& description);
 
-}  // namespace isobar
+}  // namespace isobar::cli

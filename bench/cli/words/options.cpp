@@ -8,7 +8,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 CLI::Validator number_that(const std::string& shown, const std::string& refusal,
@@ -144,4 +144,4 @@ CLI::Validator duration() {
                 {{"d", 86400}, {"h", 3600}, {"m", 60}, {"min", 60}, {"s", 1}});
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -11,7 +11,7 @@
 
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::cli {
 
 struct Unused {
   const char* option;
@@ -62,4 +62,4 @@ CLI::Validator amount();
 /// 10d, 36h, 90m (or min), 600s. Becomes seconds.
 CLI::Validator duration();
 
-}  // namespace isobar
+}  // namespace isobar::cli

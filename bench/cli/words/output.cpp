@@ -9,7 +9,7 @@
 #include <cstring>
 #include <iostream>
 
-namespace isobar {
+namespace isobar::cli {
 
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
@@ -32,4 +32,4 @@ int checked_output(int code) {
   return code != 0 ? code : 1;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,7 +4,7 @@
 //   return checked_output(run());     // last thing
 #pragma once
 
-namespace isobar {
+namespace isobar::cli {
 
 /// A stream that the caller closed (`>&-`) becomes one that refuses what is written: else the next file that
 /// is opened would take its number, and get what is printed. Standard output keeps up line by line. What is
@@ -15,4 +15,4 @@ void open_standard_streams();
 /// shell reports a death by SIGPIPE; a code other than 0 is kept.
 int checked_output(int code);
 
-}  // namespace isobar
+}  // namespace isobar::cli

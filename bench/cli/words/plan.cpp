@@ -22,7 +22,7 @@
 #include "model/plan/ops/work.h"
 #include "reports/figures/graph_picture.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 struct PlanArguments {
@@ -33,16 +33,16 @@ struct PlanArguments {
   std::string picture;  // SVG
 };
 
-nlohmann::json ops_json(const Plan& plan) {
+nlohmann::json ops_json(const plan::Plan& plan) {
   nlohmann::json out = nlohmann::json::array();
-  for (const Routine& r : plan.routines)
+  for (const plan::Routine& r : plan.routines)
     for (int i = r.first; i < r.first + r.count; ++i) {
-      const Op& op = plan.ops[i];
-      const Work w = work(op, plan);
+      const plan::Op& op = plan.ops[i];
+      const plan::Work w = plan::work(op, plan);
       out.push_back({{"routine", r.name},
                      {"path", op.path},
-                     {"kind", name_of(op.kind)},
-                     {"lane", name_of(op.lane)},
+                     {"kind", plan::name_of(op.kind)},
+                     {"lane", plan::name_of(op.lane)},
                      {"flops", w.flops},
                      {"bytes_read", w.bytes_read},
                      {"bytes_written", w.bytes_written},
@@ -51,9 +51,10 @@ nlohmann::json ops_json(const Plan& plan) {
   return out;
 }
 
-void print(const Plan& plan, const Totals& t, double forward_flops, int64_t idle, bool totals_only) {
-  const Memory& m = plan.memory;
-  if (!totals_only) std::fputs(to_text(plan).c_str(), stdout);
+void print(const plan::Plan& plan, const plan::Totals& t, double forward_flops, int64_t idle,
+           bool totals_only) {
+  const plan::Memory& m = plan.memory;
+  if (!totals_only) std::fputs(plan::to_text(plan).c_str(), stdout);
   std::printf("\nparameters                %15ld\n", plan.parameter_count());
   if (idle > 0) std::printf("  of them for a token     %15ld\n", plan.parameter_count() - idle);
   std::printf("forward                   %15.1f GFLOP a sample\n", forward_flops / 1e9);
@@ -61,9 +62,9 @@ void print(const Plan& plan, const Totals& t, double forward_flops, int64_t idle
       "step of this rank         %15.1f GFLOP, %.2f GB memory traffic, %.3f GB communication, %ld ops\n",
       t.step.flops / 1e9, t.step.bytes() / 1e9, t.step.wire_bytes / 1e9, t.ops);
   std::printf("\nmemory of this rank\n");
-  for (int k = 0; k < kBufferKinds; ++k)
+  for (int k = 0; k < plan::kBufferKinds; ++k)
     if (m.by_kind[k] > 0)
-      std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), m.by_kind[k]);
+      std::printf("  %-22s  %15ld bytes\n", plan::name_of(static_cast<plan::BufferKind>(k)), m.by_kind[k]);
   std::printf("  %-22s  %15ld bytes (sum of the above without host)\n", "arena", m.arena);
   std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "loader", m.loader);
   if (m.replay > 0)
@@ -81,13 +82,13 @@ std::string checked_text(const RunSpec& all, const RunSpec& part) {
 }
 
 void print_cut(const RunSpec& spec) {
-  const std::vector<GraphCut> cuts = graph_cuts(spec.net, spec.layout.cp);
+  const std::vector<nets::GraphCut> cuts = nets::graph_cuts(spec.net, spec.layout.cp);
   if (cuts.empty()) return;
   std::printf("\ngraph cut over cp %-12s %12s %12s %12s %25s\n", std::to_string(spec.layout.cp).c_str(),
               "edges", "cut", "halo rows", "edges of a rank");
-  for (const GraphCut& cut : cuts) {
+  for (const nets::GraphCut& cut : cuts) {
     std::printf("by %s%s\n", name_of(cut.partition).c_str(), cut.used ? "" : ", for comparison");
-    for (const CutOfEdges& c : cut.edges)
+    for (const nets::CutOfEdges& c : cut.edges)
       std::printf("  %-27s %12ld %12ld %12ld %12ld to %9ld\n", c.edges.c_str(), c.all, c.cut, c.halo, c.least,
                   c.most);
   }
@@ -95,8 +96,8 @@ void print_cut(const RunSpec& spec) {
 
 nlohmann::json cut_json(const RunSpec& spec) {
   nlohmann::json all = nlohmann::json::array();
-  for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
-    for (const CutOfEdges& c : cut.edges)
+  for (const nets::GraphCut& cut : nets::graph_cuts(spec.net, spec.layout.cp))
+    for (const nets::CutOfEdges& c : cut.edges)
       all.push_back({{"partition", name_of(cut.partition)},
                      {"used", cut.used},
                      {"edges", c.edges},
@@ -115,10 +116,10 @@ void draw(const RunSpec& spec, const std::string& file) {
   std::string title = spec.net.kind() + ", " + spec.file;
   if (spec.layout.cp > 1) {
     title += ", over cp " + std::to_string(spec.layout.cp);
-    for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
+    for (const nets::GraphCut& cut : nets::graph_cuts(spec.net, spec.layout.cp))
       if (cut.used) title += " by " + name_of(cut.partition);
   }
-  write_atomically(file, graph_svg(graph_picture(spec.net, spec.layout.cp), title));
+  write_atomically(file, report::graph_svg(nets::graph_picture(spec.net, spec.layout.cp), title));
 }
 
 /// Axes in the order in which NERSC's check prints them; the last two are those of sums over shared weights.
@@ -126,7 +127,7 @@ constexpr std::array<const char*, 6> kAxes = {"dp", "tp", "cp", "pp", "tp-cp", "
 
 nlohmann::json groups_json(const LayoutSpec& l) {
   nlohmann::json j = nlohmann::json::object();
-  for (const char* axes : kAxes) j[axes] = layout_groups(l, axes);
+  for (const char* axes : kAxes) j[axes] = plan::layout_groups(l, axes);
   return j;
 }
 
@@ -140,7 +141,7 @@ std::string groups_text(const LayoutSpec& l) {
   std::string text =
       printed("world size %lld, order %s\n", static_cast<long long>(l.world()), l.order.c_str());
   for (const char* axes : kAxes) {
-    const auto groups = layout_groups(l, axes);
+    const auto groups = plan::layout_groups(l, axes);
     std::string line;
     for (const std::vector<int>& g : groups) line += (line.empty() ? "" : ", ") + listed(g);
     if (groups.front().size() == 1) line = "each rank alone";
@@ -148,7 +149,7 @@ std::string groups_text(const LayoutSpec& l) {
   }
   text += "rank   dp  tp  cp  pp\n";
   for (int rank = 0; rank < l.world(); ++rank) {
-    const Coords c = coords_of(l, rank);
+    const plan::Coords c = plan::coords_of(l, rank);
     text += printed("%-5d %3d %3d %3d %3d\n", rank, c.dp, c.tp, c.cp, c.pp);
   }
   return text;
@@ -161,24 +162,25 @@ void run_plan(const PlanArguments& a) {
     std::fputs((a.json ? groups_json(l).dump(1) + "\n" : groups_text(l)).c_str(), stdout);
     return;
   }
-  const MicroBatchChoice micro_batch = planned_micro_batch(load_run_spec(a.config, a.set));
+  const nets::MicroBatchChoice micro_batch = engine::planned_micro_batch(load_run_spec(a.config, a.set));
   const RunSpec& spec = micro_batch.spec;
   if (!a.picture.empty()) draw(spec, a.picture);
   if (a.rank < 0 || a.rank >= spec.layout.world())
     throw ConfigError("--rank", "",
                       std::to_string(a.rank) + " is not in 0 … " + std::to_string(spec.layout.world() - 1),
                       "name a rank of the layout");
-  const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
-                                           : std::max(1, cores() / static_cast<int>(spec.layout.world()));
-  const Workspace workspace = planned_workspace(spec, threads);
-  Plan plan = build_plan(spec, a.rank, workspace);
-  check_world(spec, workspace);
-  const std::string checked = checked_text(spec, world_to_check(spec, workspace));
-  const Totals t = totals(plan, spec.micro_batch());
-  plan.memory = step_memory(spec, plan);
-  const double forward_flops = forward_flops_per_sample(spec);
+  const int threads = spec.run.threads > 0
+                          ? static_cast<int>(spec.run.threads)
+                          : std::max(1, engine::cores() / static_cast<int>(spec.layout.world()));
+  const plan::Workspace workspace = engine::planned_workspace(spec, threads);
+  plan::Plan plan = nets::build_plan(spec, a.rank, workspace);
+  nets::check_world(spec, workspace);
+  const std::string checked = checked_text(spec, nets::world_to_check(spec, workspace));
+  const plan::Totals t = plan::totals(plan, spec.micro_batch());
+  plan.memory = nets::step_memory(spec, plan);
+  const double forward_flops = nets::forward_flops_per_sample(spec);
   if (!a.json) {
-    print(plan, t, forward_flops, idle_parameters(spec.net), a.totals);
+    print(plan, t, forward_flops, nets::idle_parameters(spec.net), a.totals);
     print_cut(spec);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
@@ -188,15 +190,15 @@ void run_plan(const PlanArguments& a) {
                       {"world", plan.world},
                       {"checked", checked},
                       {"micro_batch", spec.micro_batch()},
-                      {"plan_hash", sha256_hex(to_text(plan))},
+                      {"plan_hash", sha256_hex(plan::to_text(plan))},
                       {"parameters", plan.parameter_count()},
-                      {"parameters_of_a_token", plan.parameter_count() - idle_parameters(spec.net)},
+                      {"parameters_of_a_token", plan.parameter_count() - nets::idle_parameters(spec.net)},
                       {"flops_forward_per_sample", forward_flops},
                       {"flops_step", t.step.flops},
                       {"bytes_step", t.step.bytes()},
                       {"wire_bytes_step", t.step.wire_bytes},
                       {"ops_step", t.ops},
-                      {"memory", to_json(memory_of(plan.memory))}};
+                      {"memory", records::to_json(engine::memory_of(plan.memory))}};
   if (const nlohmann::json cut = cut_json(spec); !cut.empty()) j["graph_cut"] = cut;
   if (!a.totals) j["ops"] = ops_json(plan);
   std::cout << json_text(j, 1) << "\n";
@@ -232,4 +234,4 @@ void add_plan_command(CLI::App& app) {
   c->callback([a] { run_plan(*a); });
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -9,7 +9,7 @@
 #include "model/base/spec/spec_keys.h"
 #include "model/base/system/shell_quoted.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 // The key with this last part, "" where there is none or several
@@ -201,4 +201,4 @@ std::optional<TranslatedLine> translated(const std::string& name, const CLI::App
   return line.finished();
 }
 
-}  // namespace isobar
+}  // namespace isobar::cli

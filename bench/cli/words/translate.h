@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::cli {
 
 struct TranslatedLine {
   std::string line;                // "isobar train …"
@@ -22,4 +22,4 @@ struct TranslatedLine {
 std::optional<TranslatedLine> translated(const std::string& name, const CLI::App& command,
                                          const std::vector<std::string>& words);
 
-}  // namespace isobar
+}  // namespace isobar::cli

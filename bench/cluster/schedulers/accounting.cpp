@@ -6,7 +6,7 @@
 #include "model/base/system/shared_files.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -30,13 +30,13 @@ json to_json(const std::string& id, const std::vector<JobLife>& lives) {
 }
 
 /// Part that a job had of its shared nodes; 1 where its description is of an earlier version.
-double share_of(const JobDir& job) {
+double share_of(const sweep::JobDir& job) {
   const json about = json_if_there(job.path() / "job.json");
   const json share = about.is_object() ? about.value("share", json()) : json();
   return share.is_number() ? share.get<double>() : 1;
 }
 
-void add(ClusterUse& sum, const json& job, double share) {
+void add(sweep::ClusterUse& sum, const json& job, double share) {
   ++sum.jobs;
   for (const json& l : job.at("lives")) {
     ++sum.lives;
@@ -46,13 +46,13 @@ void add(ClusterUse& sum, const json& job, double share) {
 
 }  // namespace
 
-std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& scheduler) {
-  ClusterUse sum;
-  std::vector<JobDir> unread;
+std::optional<sweep::ClusterUse> read_back(const fs::path& results, Scheduler& scheduler) {
+  sweep::ClusterUse sum;
+  std::vector<sweep::JobDir> unread;
   std::vector<std::string> ids;
   if (!fs::is_directory(results / "jobs")) return std::nullopt;
   for (const auto& entry : fs::directory_iterator(results / "jobs")) {
-    const JobDir job(results, entry.path().filename().string());
+    const sweep::JobDir job(results, entry.path().filename().string());
     if (!fs::exists(job.path() / "job.json") || !job.closed() || job.id().empty()) continue;
     if (const fs::path file = job.path() / "accounting.json"; fs::exists(file)) {
       const json known = json_if_there(file);
@@ -79,4 +79,4 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
   return sum;
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

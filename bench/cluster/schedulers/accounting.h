@@ -10,9 +10,9 @@
 #include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/run/runner.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 /// Sums over all ended jobs of a results directory; nothing where the scheduler keeps no accounting.
-std::optional<ClusterUse> read_back(const std::filesystem::path& results, Scheduler& scheduler);
+std::optional<sweep::ClusterUse> read_back(const std::filesystem::path& results, Scheduler& scheduler);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "model/base/system/program.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 bool names(const std::string& text, std::initializer_list<const char*> words) {
@@ -51,4 +51,4 @@ std::string mpiexec_of(const std::string& mpi_version) {
                                          : "apt-get install mpich, or load its module");
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-namespace isobar {
+namespace isobar::cluster {
 
 /// The family: Open MPI, or MPICH with its derivatives; "" where the text names neither.
 std::string mpi_family(const std::string& text);
@@ -14,4 +14,4 @@ std::string mpi_family(const std::string& text);
 /// Throws ConfigError with the ones found and the fix, and where the text names no family.
 std::string mpiexec_of(const std::string& mpi_version);
 
-}  // namespace isobar
+}  // namespace isobar::cluster

@@ -12,7 +12,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 using nlohmann::json;
@@ -245,4 +245,4 @@ std::unique_ptr<Scheduler> pbs() {
   return std::make_unique<Pbs>();
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

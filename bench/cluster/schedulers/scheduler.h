@@ -14,7 +14,7 @@
 
 #include "bench/cluster/jobscript.h"
 
-namespace isobar {
+namespace isobar::cluster {
 
 // unknown: the scheduler's answer says nothing about the job, so its state must not be inferred.
 enum class JobPhase { waiting, running, ended, unheard_of, unknown };
@@ -71,4 +71,4 @@ std::unique_ptr<Scheduler> scheduler_of(const std::string& name);  // slurm | pb
 std::unique_ptr<Scheduler> slurm();
 std::unique_ptr<Scheduler> pbs();
 
-}  // namespace isobar
+}  // namespace isobar::cluster

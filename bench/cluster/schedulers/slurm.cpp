@@ -9,7 +9,7 @@
 #include "bench/cluster/schedulers/scheduler.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::cluster {
 namespace {
 
 std::vector<std::string> split(const std::string& line, char at) {
@@ -197,4 +197,4 @@ std::unique_ptr<Scheduler> scheduler_of(const std::string& name) {
   return name == "pbs" ? pbs() : slurm();
 }
 
-}  // namespace isobar
+}  // namespace isobar::cluster

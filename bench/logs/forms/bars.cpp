@@ -7,7 +7,7 @@
 
 #include "bench/logs/log_text.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 bool is_digit(char c) {
@@ -93,4 +93,4 @@ std::optional<Quantities> BarReader::operator()(std::string_view line) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -11,7 +11,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 class BarReader {
  public:
@@ -22,4 +22,4 @@ class BarReader {
   bool named_ = false;
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -4,7 +4,7 @@
 
 #include "bench/logs/log_text.h"
 
-namespace isobar {
+namespace isobar::logs {
 std::optional<Quantities> NerscReader::begin(std::string_view line) {
   // The loss of the epoch before may be missing.
   const Quantities before = std::exchange(epoch_, {});
@@ -36,4 +36,4 @@ std::optional<Quantities> NerscReader::operator()(std::string_view line) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

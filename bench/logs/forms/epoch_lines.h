@@ -12,7 +12,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 class NerscReader {
  public:
@@ -23,4 +23,4 @@ class NerscReader {
   Quantities epoch_, valid_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -7,7 +7,7 @@
 
 #include "bench/logs/log_text.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr size_t kLongestFreeLine = 2000;  // bytes; no person reads a longer one
@@ -102,4 +102,4 @@ bool looks_like_a_step(std::string_view line) {
   return false;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -6,11 +6,11 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 /// The numbers, if there are a step and a loss, a time or a rate.
 std::optional<Quantities> free_line(std::string_view line);
 /// True for a line with a word such as "step" and a number: what a reader may have missed.
 bool looks_like_a_step(std::string_view line);
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -5,7 +5,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 using nlohmann::json;
@@ -126,4 +126,4 @@ std::optional<Quantities> MlperfReader::operator()(std::string_view line) {
   return out.any() ? std::optional(out) : std::nullopt;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -7,7 +7,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 /// Quantities of an object's keys (quantity_of_key), also below other keys, if one of them is a step.
 std::optional<Quantities> json_line(std::string_view line);
@@ -37,4 +37,4 @@ class MlperfReader {
   std::optional<MlperfEvent> begin_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -5,7 +5,7 @@
 
 #include "bench/logs/log_text.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 std::optional<double> read_field(const LineField& field, std::string_view line) {
@@ -137,4 +137,4 @@ const std::vector<LineForm>& trainer_lines() {
   return kForms;
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

@@ -10,7 +10,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 struct LineField {
   LogQuantity quantity;
@@ -37,4 +37,4 @@ const std::vector<LineForm>& megatron_lines();
 const std::vector<LineForm>& deepspeed_lines();
 const std::vector<LineForm>& trainer_lines();
 
-}  // namespace isobar
+}  // namespace isobar::logs

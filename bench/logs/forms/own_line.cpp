@@ -11,7 +11,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::logs {
 namespace {
 
 constexpr size_t kMostGroups = 32;
@@ -173,4 +173,4 @@ LineReader own_line(const std::string& text, const std::string& file) {
   return TextPattern(text, file);
 }
 
-}  // namespace isobar
+}  // namespace isobar::logs

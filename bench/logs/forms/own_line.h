@@ -13,7 +13,7 @@
 
 #include "bench/logs/quantities.h"
 
-namespace isobar {
+namespace isobar::logs {
 
 using LineReader = std::function<std::optional<Quantities>(std::string_view)>;
 
@@ -21,4 +21,4 @@ bool describes_a_line(const std::string& text);
 /// Throws ConfigError(file, "run.reads", …) for a name that is none, or an expression that cannot be read.
 LineReader own_line(const std::string& text, const std::string& file);
 
-}  // namespace isobar
+}  // namespace isobar::logs

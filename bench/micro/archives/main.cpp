@@ -25,12 +25,12 @@
 #include "model/data/synthetic/synth.h"
 #include "model/data/written/convert.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr FieldShape kShape{8, 181, 360};
+constexpr data::FieldShape kShape{8, 181, 360};
 constexpr int64_t kSteps = 48;
 
 struct Case {
@@ -53,10 +53,10 @@ std::string ending(const std::string& format) {
 
 /// Each thread reads different steps of one shared archive. `normalised` also normalises the fields.
 void read_archive(benchmark::State& state, const std::string& path, bool normalised) {
-  static const Statistics norm{std::vector<float>(kShape.channels, 0.5f),
-                               std::vector<float>(kShape.channels, 3.0f)};
-  static FieldFiles files;
-  if (state.thread_index() == 0) files = open_fields(path, "", {});
+  static const data::Statistics norm{std::vector<float>(kShape.channels, 0.5f),
+                                     std::vector<float>(kShape.channels, 3.0f)};
+  static data::FieldFiles files;
+  if (state.thread_index() == 0) files = data::open_fields(path, "", {});
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
   int64_t t = state.thread_index();
   for (auto _ : state) {
@@ -101,14 +101,14 @@ struct Places {
 };
 
 /// Found by searching for the bytes of the values, independent of the reader.
-std::vector<Places> places_of(const std::string& path, const FieldFile& made, bool swapped) {
+std::vector<Places> places_of(const std::string& path, const data::FieldFile& made, bool swapped) {
   const std::string bytes = read_file(path);
   const int64_t plane = kShape.size() / kShape.channels;
   const auto place = [&](int64_t t, int64_t channel) {
     std::vector<float> fields(static_cast<size_t>(kShape.size()));
     made.read(t, kShape, nullptr, fields.data());
     float* const field = fields.data() + channel * plane;
-    if (swapped) swap_bytes(field, plane, sizeof(float));
+    if (swapped) data::swap_bytes(field, plane, sizeof(float));
     const size_t at = bytes.find(reinterpret_cast<const char*>(field), 0, static_cast<size_t>(plane) * 4);
     if (at == std::string::npos) throw std::runtime_error(path + " does not hold its fields as they are");
     return static_cast<int64_t>(at);
@@ -154,16 +154,16 @@ void decompress(benchmark::State& state, const std::string& store, const std::st
 }
 
 void run(const fs::path& folder) {
-  make_synthetic((folder / "made").string(), {.train_years = 1,
-                                              .valid_years = 0,
-                                              .test_years = 0,
-                                              .samples_per_year = kSteps,
-                                              .channels = kShape.channels,
-                                              .height = kShape.height,
-                                              .width = kShape.width});
+  data::make_synthetic((folder / "made").string(), {.train_years = 1,
+                                                    .valid_years = 0,
+                                                    .test_years = 0,
+                                                    .samples_per_year = kSteps,
+                                                    .channels = kShape.channels,
+                                                    .height = kShape.height,
+                                                    .width = kShape.width});
   const std::string source = (folder / "made/train").string(), raw = (folder / "raw").string();
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
-  const FieldFiles made = open_fields(source, "", {});
+  const data::FieldFiles made = data::open_fields(source, "", {});
   std::ofstream out(raw, std::ios::binary);
   for (int64_t t = 0; t < kSteps; ++t) {
     made[0]->read(t, kShape, nullptr, fields.data());
@@ -184,8 +184,8 @@ void run(const fs::path& folder) {
   for (const Case& c : kCases) {
     const std::string path =
         (folder / (c.format + c.compressor + std::to_string(c.steps_a_chunk) + ending(c.format))).string();
-    convert(source, {}, path,
-            {.format = c.format, .chunks = {.steps = c.steps_a_chunk, .compressor = c.compressor}});
+    data::convert(source, {}, path,
+                  {.format = c.format, .chunks = {.steps = c.steps_a_chunk, .compressor = c.compressor}});
     measure(c.name, [path](benchmark::State& s) { read_archive(s, path, false); });
     if (!c.format.starts_with("zarr")) {
       const std::vector<Places> places = places_of(path, *made[0], c.format == "netcdf3");
@@ -201,7 +201,7 @@ void run(const fs::path& folder) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
   try {
     if (!own) std::filesystem::create_directories(folder);
     if (own && !::mkdtemp(folder.data())) throw std::runtime_error("no temporary folder: " + folder);
-    isobar::run(folder);
+    isobar::micro::run(folder);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "archive_benchmark: %s\n", e.what());
     return 1;

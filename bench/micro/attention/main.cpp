@@ -21,7 +21,7 @@
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/isa/kernels.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 std::vector<float> random_floats(int64_t n) {
@@ -108,11 +108,11 @@ int all_cases(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   try {
-    return isobar::all_cases(argc, argv);
+    return isobar::micro::all_cases(argc, argv);
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
     return 2;

@@ -32,7 +32,7 @@
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/runtime/device.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 using cuda::Attention;
@@ -347,7 +347,7 @@ json speed(int64_t d, bool causal, bool backward) {
   fill(x.kv, x.keys, 2);
   fill(x.d_o, x.queries, 3);
   const cuda::Streams streams;
-  cudaStream_t stream = streams[Lane::compute];
+  cudaStream_t stream = streams[plan::Lane::compute];
   auto* const lse = reinterpret_cast<float*>(x.lse.data());
   const Arena workspace(std::max(cuda::attention_workspace(a, true, 9), cuda::hopper_backward_workspace(a)));
   json result{{"shape", text_of(a, backward)}};
@@ -515,7 +515,7 @@ bool run_all(const std::vector<Case>& cases, double seconds) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   using namespace isobar;
@@ -533,7 +533,7 @@ int main(int argc, char** argv) {
       only = argv[++i];
     } else if (arg == "--here" && value) {
       here = argv[++i];
-    } else if (arg == "--tokens" && value && (tokens = std::atoll(argv[++i])) > 1) {
+    } else if (arg == "--tokens" && value && (micro::tokens = std::atoll(argv[++i])) > 1) {
     } else if (arg == "--seconds" && value && (seconds = std::atof(argv[++i])) > 0) {
     } else {
       std::fprintf(stderr,
@@ -548,9 +548,9 @@ int main(int argc, char** argv) {
                  found.all.empty() ? ": " : "", found.why_none.c_str());
     return 77;
   }
-  std::vector<Case> chosen;
-  for (const Case& c : all_cases(all || !here.empty() || !only.empty())) {
-    if (c.name == here) return run_here(c);
+  std::vector<micro::Case> chosen;
+  for (const micro::Case& c : micro::all_cases(all || !here.empty() || !only.empty())) {
+    if (c.name == here) return micro::run_here(c);
     if (here.empty() && c.name.rfind(only, 0) == 0) chosen.push_back(c);
   }
   if (chosen.empty()) {
@@ -558,8 +558,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (list) {
-    for (const Case& c : chosen) std::printf("%s\n", c.name.c_str());
+    for (const micro::Case& c : chosen) std::printf("%s\n", c.name.c_str());
     return 0;
   }
-  return run_all(chosen, seconds) ? 0 : 1;
+  return micro::run_all(chosen, seconds) ? 0 : 1;
 }

@@ -16,7 +16,7 @@
 #include "model/backend/cuda/runtime/clocks.h"
 #include "model/backend/cuda/runtime/device.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr int64_t kSize = 8192, kWorkspace = int64_t{32} << 20, kBatch = 20;  // products between readings
@@ -40,7 +40,7 @@ nlohmann::json measure(double seconds) {
   fill(a);
   fill(b);
   const cuda::Streams streams;
-  const cudaStream_t stream = streams[Lane::compute];
+  const cudaStream_t stream = streams[plan::Lane::compute];
   cuda::Gemms gemms(GemmChoice::timed);
   const cuda::GemmKey key{
       .m = kSize, .n = kSize, .k = kSize, .trans_b = true, .in = DType::bf16, .out = DType::bf16};
@@ -91,7 +91,7 @@ nlohmann::json measure(double seconds) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 6;
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "gpu_ceiling: %s\n", found.why_none.c_str());
       return 77;
     }
-    std::printf("%s\n", isobar::measure(seconds).dump().c_str());
+    std::printf("%s\n", isobar::micro::measure(seconds).dump().c_str());
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpu_ceiling: %s\n", e.what());

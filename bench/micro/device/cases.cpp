@@ -15,12 +15,12 @@
 #include "model/plan/ops/work.h"
 #include "perfmodel/fitting/calibrate.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr int kRepetitions = 2;
 
-void set_counters(benchmark::State& state, const Work& w, double charged) {
+void set_counters(benchmark::State& state, const plan::Work& w, double charged) {
   state.counters["ops"] = 1;
   // Zero counters are omitted, because their coefficient of variation over repetitions is NaN, which JSON
   // cannot hold.
@@ -54,30 +54,30 @@ void add_case(const std::string& name, F&& body) {
 }
 
 // Plan of one product of square matrices.
-Plan product(int64_t n, DType t, bool tf32, int capability) {
-  Builder b(0, 1, cuda_workspace(capability));
-  const View x = b.io("x", t, n * n), w = b.io("w", t, n * n), y = b.io("y", t, n * n);
-  const int routine = b.begin("product", Pass::forward);
-  b.emit<OpKind::gemm>("product", {.m = n, .n = n, .k = n, .trans_b = true, .tf32 = tf32}, {x, w, View{}},
-                       {y});
+plan::Plan product(int64_t n, DType t, bool tf32, int capability) {
+  plan::Builder b(0, 1, cuda_workspace(capability));
+  const plan::View x = b.io("x", t, n * n), w = b.io("w", t, n * n), y = b.io("y", t, n * n);
+  const int routine = b.begin("product", plan::Pass::forward);
+  b.emit<plan::OpKind::gemm>("product", {.m = n, .n = n, .k = n, .trans_b = true, .tf32 = tf32},
+                             {x, w, plan::View{}}, {y});
   b.end();
   b.plan.train = {{routine, 0, 0}};
-  place(b.plan);
+  plan::place(b.plan);
   return std::move(b.plan);
 }
 
-bool is_attention(const Op& op) {
-  return op.kind == OpKind::attention || op.kind == OpKind::attention_backward;
+bool is_attention(const plan::Op& op) {
+  return op.kind == plan::OpKind::attention || op.kind == plan::OpKind::attention_backward;
 }
 
-void register_op(const std::shared_ptr<DeviceTimedStep>& step, const Op& op, int repetition,
+void register_op(const std::shared_ptr<DeviceTimedStep>& step, const plan::Op& op, int repetition,
                  const DeviceTimer& timer) {
   register_case(step->name(op),
                 [step, &op, repetition, &timer](benchmark::State& state) {
                   const DeviceTimedStep::Repetition& r = step->repetition(repetition);
                   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(r.seconds.at(step->name(op)));
-                  set_counters(state, work(op, step->plan()),
-                               charged_flops(op, step->plan(), timer.device().multiprocessors));
+                  set_counters(state, plan::work(op, step->plan()),
+                               perf::charged_flops(op, step->plan(), timer.device().multiprocessors));
                   set_counters(state, r.timing);
                   set_head(state, op);
                 })
@@ -85,14 +85,15 @@ void register_op(const std::shared_ptr<DeviceTimedStep>& step, const Op& op, int
       ->UseManualTime();
 }
 
-void register_ops(const std::vector<RunSpec>& specs, const DeviceTimer& timer, bool (*chosen)(const Op&)) {
+void register_ops(const std::vector<RunSpec>& specs, const DeviceTimer& timer,
+                  bool (*chosen)(const plan::Op&)) {
   std::vector<std::shared_ptr<DeviceTimedStep>> steps;
   for (const RunSpec& spec : specs) steps.push_back(std::make_shared<DeviceTimedStep>(spec, timer));
   for (int r = 0; r < DeviceTimedStep::kRepetitions; ++r)
     for (const auto& step : steps)
-      for (const Op* op : step->distinct()) {
+      for (const plan::Op* op : step->distinct()) {
         // Attention in tf32 has no coefficient of its own.
-        const bool priced = !rounds_to_tf32(op->attrs) || op->kind == OpKind::gemm;
+        const bool priced = !plan::rounds_to_tf32(op->attrs) || op->kind == plan::OpKind::gemm;
         if (priced && chosen(*op)) register_op(step, *op, r, timer);
       }
 }
@@ -100,7 +101,7 @@ void register_ops(const std::vector<RunSpec>& specs, const DeviceTimer& timer, b
 }  // namespace
 
 void register_device_op_cases(const std::vector<RunSpec>& specs, const DeviceTimer& timer) {
-  register_ops(specs, timer, [](const Op&) { return true; });
+  register_ops(specs, timer, [](const plan::Op&) { return true; });
 }
 
 void register_device_attention_cases(const DeviceTimer& timer) {
@@ -142,20 +143,20 @@ void register_device_peak_cases(const DeviceTimer& timer) {
     add_case("peak/" + std::string(p.name) + "/product" + std::to_string(p.n),
              [p, &timer](benchmark::State& state) {
                DeviceBench bench(product(p.n, p.t, p.tf32, timer.device().major), timer);
-               const Op& op = bench.plan.ops.at(0);
+               const plan::Op& op = bench.plan.ops.at(0);
                time_launches(state, timer, [&](cudaStream_t s) { bench.backend.launch_on(op, 0, 0, s); });
-               Work w;
-               w.flops = work(op, bench.plan).flops;
+               plan::Work w;
+               w.flops = plan::work(op, bench.plan).flops;
                set_counters(state, w, 0);
              });
   add_case("stream/f32/copy", [&timer](benchmark::State& state) {
     constexpr int64_t bytes = int64_t{1} << 30;
     cuda::DeviceArena x(bytes), y(bytes);
-    cuda::fill_noise(bytes, x.data(), timer.streams()[Lane::compute]);
+    cuda::fill_noise(bytes, x.data(), timer.streams()[plan::Lane::compute]);
     time_launches(state, timer, [&](cudaStream_t s) {
       ISOBAR_CUDA(cudaMemcpyAsync(y.data(), x.data(), bytes, cudaMemcpyDeviceToDevice, s));
     });
-    Work w;
+    plan::Work w;
     w.bytes_read = w.bytes_written = static_cast<double>(bytes);
     set_counters(state, w, 0);
   });
@@ -166,7 +167,7 @@ void register_device_peak_cases(const DeviceTimer& timer) {
     time_launches(state, timer, [&](cudaStream_t s) {
       ISOBAR_CUDA(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, s));
     });
-    Work w;
+    plan::Work w;
     w.bytes_written = static_cast<double>(bytes);
     set_counters(state, w, 0);
   });
@@ -190,9 +191,9 @@ void register_device_step_cases(const DeviceTimer& timer) {
       register_case(
           name,
           [spec, step, &timer](benchmark::State& state) {
-            DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer);
+            DeviceBench bench(nets::build_plan(spec, 0, cuda_workspace(timer.device().major)), timer);
             bench.backend.on_fetch([](int32_t, const BatchPlaces&) {});
-            const Program program = link(bench.plan, bench.plan.train);
+            const plan::Program program = plan::link(bench.plan, bench.plan.train);
             // Launched one by one, because replaying a graph leaves the host idle.
             cuda::DeviceExecutor run(bench.plan, bench.backend, nullptr, timer.streams(), {.graphs = step});
             run.keep(program);
@@ -203,8 +204,8 @@ void register_device_step_cases(const DeviceTimer& timer) {
               if (step) {
                 run(program, 3);
               } else {
-                for (const Instr& i : program.instrs)
-                  if (bench.plan.ops[static_cast<size_t>(i.op)].kind != OpKind::fetch)
+                for (const plan::Instr& i : program.instrs)
+                  if (bench.plan.ops[static_cast<size_t>(i.op)].kind != plan::OpKind::fetch)
                     bench.backend.launch(bench.plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
               }
               state.SetIterationTime(std::chrono::duration<double>(clock::now() - t0).count());
@@ -233,4 +234,4 @@ void add_device_context(const DeviceTimer& timer) {
   benchmark::AddCustomContext("throttled_samples", missing.empty() ? "discarded" : "not seen: " + missing);
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

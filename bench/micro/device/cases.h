@@ -15,7 +15,7 @@
 #include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 /// Every distinct op of the specs' steps. Repetitions go over all steps in turn.
 void register_device_op_cases(const std::vector<RunSpec>& specs, const DeviceTimer& timer);
@@ -28,7 +28,7 @@ void register_device_step_cases(const DeviceTimer& timer);
 /// Collectives over all ranks, one device a rank; busbw as nccl-tests defines it. Every rank registers and
 /// runs the same cases. With ranks that share a GPU the names end in /shared-gpu, a correctness mode whose
 /// times say nothing about a network.
-void register_nccl_cases(const Mpi& mpi);
+void register_nccl_cases(const comm::Mpi& mpi);
 void add_device_context(const DeviceTimer& timer);
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 constexpr double kStretch = 0.2;       // seconds over which the clock is averaged
@@ -40,4 +40,4 @@ bool SteadyClock::settle(const Piece& piece) {
   return same;
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -12,7 +12,7 @@
 
 #include "model/backend/cuda/runtime/clocks.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 struct LoadPiece {
   double seconds = 0;                // that it ran
@@ -32,4 +32,4 @@ class SteadyClock {
   double loaded_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -7,7 +7,7 @@
 
 #include "model/base/step_stats.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -50,7 +50,7 @@ DeviceTimer::DeviceTimer() : device_(this_device()), clocks_(bus_of(device_.inde
 
 std::unique_ptr<DeviceTimer::Case> DeviceTimer::prepare(const std::vector<Launch>& sections,
                                                         int launches) const {
-  const cudaStream_t stream = streams_[Lane::compute];
+  const cudaStream_t stream = streams_[plan::Lane::compute];
   for (const Launch& launch : sections) launch(stream);  // loads kernels
   ISOBAR_CUDA(cudaStreamSynchronize(stream));
   const auto begun = Clock::now();
@@ -77,7 +77,7 @@ std::unique_ptr<DeviceTimer::Case> DeviceTimer::prepare(const std::vector<Launch
 }
 
 LoadPiece DeviceTimer::replay(const Case& c) const {
-  const cudaStream_t stream = streams_[Lane::compute];
+  const cudaStream_t stream = streams_[plan::Lane::compute];
   const auto begun = Clock::now();
   for (int i = 0; i < c.replays; ++i) ISOBAR_CUDA(cudaGraphLaunch(c.exec, stream));
   LoadPiece p;
@@ -111,4 +111,4 @@ DeviceTimer::Timing DeviceTimer::time(Case& c) const {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -18,7 +18,7 @@
 #include "model/backend/cuda/runtime/clocks.h"
 #include "model/backend/cuda/runtime/device.h"
 
-namespace isobar {
+namespace isobar::micro {
 
 class DeviceTimer {
  public:
@@ -60,4 +60,4 @@ class DeviceTimer {
   mutable SteadyClock steady_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::micro

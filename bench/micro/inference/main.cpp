@@ -24,7 +24,7 @@
 #include "model/nets/build.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,30 +35,30 @@ RunSpec emulator() {
   return s;
 }
 
-double flops_of_a_sample(const Plan& plan) {
+double flops_of_a_sample(const plan::Plan& plan) {
   double sum = 0;
-  for (const Invocation& i : plan.eval) {
-    const Routine& r = plan.routines[i.routine];
-    for (int32_t o = r.first; o < r.first + r.count; ++o) sum += work(plan.ops[o], plan).flops;
+  for (const plan::Invocation& i : plan.eval) {
+    const plan::Routine& r = plan.routines[i.routine];
+    for (int32_t o = r.first; o < r.first + r.count; ++o) sum += plan::work(plan.ops[o], plan).flops;
   }
   return sum;
 }
 
 struct Saved {  // a checkpoint that is removed at the end
-  Saved() : folder(made()), plan(build_plan(emulator(), 0, {})) {
+  Saved() : folder(made()), plan(nets::build_plan(emulator(), 0, {})) {
     const RunSpec spec = emulator();
-    const Arena arena(plan.memory.arena);
-    const auto at = [&](const View& v) {
+    const inference::Arena arena(plan.memory.arena);
+    const auto at = [&](const plan::View& v) {
       return reinterpret_cast<float*>(arena.data() + plan.buffers[v.buffer].offset) + v.offset;
     };
-    init_params(plan, 1, at(plan.params_all));
-    NetChannels channels;
+    inference::init_params(plan, 1, at(plan.params_all));
+    inference::NetChannels channels;
     for (int64_t i = 0; i < spec.net.mlp().in_features; ++i)
       channels.inputs.push_back({"in" + std::to_string(i), "", 1, 2});
     for (int64_t i = 0; i < spec.net.mlp().out_features; ++i)
       channels.targets.push_back({"out" + std::to_string(i), "", 1, 2});
-    save_checkpoint(folder, plan, at(plan.params_all), at(plan.adam_m), at(plan.adam_v),
-                    {.train = {.step = 1}, .spec = spec, .channels = channels}, {});
+    inference::save_checkpoint(folder, plan, at(plan.params_all), at(plan.adam_m), at(plan.adam_v),
+                               {.train = {.step = 1}, .spec = spec, .channels = channels}, {});
   }
   ~Saved() {
     std::error_code ignored;  // a leftover folder does no harm
@@ -72,7 +72,7 @@ struct Saved {  // a checkpoint that is removed at the end
     return name;
   }
   const fs::path folder;
-  const Plan plan;
+  const plan::Plan plan;
 };
 
 void run(benchmark::State& state, const Saved& saved) {
@@ -112,11 +112,11 @@ int all_cases(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   try {
-    return isobar::all_cases(argc, argv);
+    return isobar::micro::all_cases(argc, argv);
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
     return 2;

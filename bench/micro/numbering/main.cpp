@@ -18,7 +18,7 @@
 #include "model/nets/graph/globe_mesh.h"
 #include "model/nets/graph/partition.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 // Index along a Hilbert curve through 2^16 x 2^16 cells
@@ -35,8 +35,8 @@ uint64_t along_curve(uint32_t x, uint32_t y) {
   return d;
 }
 
-Partition by_key(const std::vector<uint64_t>& keys) {
-  Partition p{.parts = {static_cast<int64_t>(keys.size())}};
+nets::Partition by_key(const std::vector<uint64_t>& keys) {
+  nets::Partition p{.parts = {static_cast<int64_t>(keys.size())}};
   p.order.resize(keys.size());
   std::iota(p.order.begin(), p.order.end(), 0);
   std::stable_sort(p.order.begin(), p.order.end(), [&](int32_t a, int32_t b) {
@@ -45,22 +45,23 @@ Partition by_key(const std::vector<uint64_t>& keys) {
   return p;
 }
 
-std::map<std::string, Partition> numberings(const GlobeMesh& mesh, const EdgeSet& edges) {
-  std::map<std::string, Partition> out;
+std::map<std::string, nets::Partition> numberings(const nets::GlobeMesh& mesh, const nets::EdgeSet& edges) {
+  std::map<std::string, nets::Partition> out;
   const auto nodes = static_cast<int64_t>(mesh.nodes().size());
   out["north_to_south"] = {.parts = {nodes}};
   std::vector<uint64_t> curve, chance;
   std::mt19937_64 random(1);
-  for (const Point3& p : mesh.nodes()) {
+  for (const nets::Point3& p : mesh.nodes()) {
     curve.push_back(along_curve(static_cast<uint32_t>((std::atan2(p.y, p.x) / M_PI + 1) / 2 * 0xffff),
                                 static_cast<uint32_t>((p.z + 1) / 2 * 0xffff)));
     chance.push_back(random());
   }
   out["hilbert"] = by_key(curve);
   out["random"] = by_key(chance);
-  if (has_metis()) {
-    out["metis_parts"] = metis_partition({nodes}, {{0, std::vector<int64_t>(static_cast<size_t>(nodes), 1)}},
-                                         {{&edges, 0, 0}}, std::max<int64_t>(2, nodes / 256))[0];
+  if (nets::has_metis()) {
+    out["metis_parts"] =
+        nets::metis_partition({nodes}, {{0, std::vector<int64_t>(static_cast<size_t>(nodes), 1)}},
+                              {{&edges, 0, 0}}, std::max<int64_t>(2, nodes / 256))[0];
     out["metis_parts"].parts = {nodes};
   }
   return out;
@@ -79,14 +80,14 @@ void add(const std::string& name, int64_t bytes, const std::function<void()>& op
 void register_mesh(int64_t level, int64_t width) {
   GraphcastSpec n;
   n.mesh_level = level, n.img_height = 91, n.img_width = 180;
-  const EdgeSet all = globe_graph(n)->mesh;
-  const GlobeMesh mesh(level);
+  const nets::EdgeSet all = nets::globe_graph(n)->mesh;
+  const nets::GlobeMesh mesh(level);
   const auto nodes = static_cast<int64_t>(mesh.nodes().size()),
              edges = static_cast<int64_t>(all.senders.size());
   const auto rows = std::make_shared<std::vector<float>>(static_cast<size_t>(nodes * width), 1.0f),
              messages = std::make_shared<std::vector<float>>(static_cast<size_t>(edges * width), 1.0f);
   for (const auto& [name, order] : numberings(mesh, all)) {
-    const auto e = std::make_shared<EdgeSet>(renumbered(all, order, order));
+    const auto e = std::make_shared<nets::EdgeSet>(nets::renumbered(all, order, order));
     const std::string at = "mesh" + std::to_string(level) + "/w" + std::to_string(width) + "/";
     const int64_t bytes = 2 * edges * width * static_cast<int64_t>(sizeof(float));
     add(at + "gather/" + name, bytes, [=] {
@@ -103,13 +104,13 @@ void register_mesh(int64_t level, int64_t width) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   omp_set_num_threads(1);
-  isobar::register_mesh(5, 256);
-  isobar::register_mesh(6, 512);
+  isobar::micro::register_mesh(5, 256);
+  isobar::micro::register_mesh(6, 512);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -28,7 +28,7 @@
 #include "model/plan/ops/op_table.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 struct Asked {
@@ -96,16 +96,17 @@ struct Ceilings {
 
 Ceilings ceilings(const TimedStep& step, DType t) {
   Ceilings c{product_rate({512, 512, 512, false, true, t, t, t, false, false}), copy_rate(), {}};
-  for (const Op* op : step.distinct())
-    if (op->kind == OpKind::gemm) c.of_name[step.name(*op)] = product_rate(cpu::gemm_of(*op, step.plan));
+  for (const plan::Op* op : step.distinct())
+    if (op->kind == plan::OpKind::gemm)
+      c.of_name[step.name(*op)] = product_rate(cpu::gemm_of(*op, step.plan));
   return c;
 }
 
 // Products by transposition, which tells their purpose: NT forward, NN and TN backward
-std::string class_of(const Op& op) {
-  if (op.kind != OpKind::gemm) return std::string(name_of(op.kind));
-  return std::string("gemm ") + (op.as<GemmAttrs>().trans_a ? 'T' : 'N') +
-         (op.as<GemmAttrs>().trans_b ? 'T' : 'N');
+std::string class_of(const plan::Op& op) {
+  if (op.kind != plan::OpKind::gemm) return std::string(plan::name_of(op.kind));
+  return std::string("gemm ") + (op.as<plan::GemmAttrs>().trans_a ? 'T' : 'N') +
+         (op.as<plan::GemmAttrs>().trans_b ? 'T' : 'N');
 }
 
 // Sums over a step; `best`: seconds at the ceilings
@@ -139,15 +140,15 @@ nlohmann::json rates(const Asked& asked) {
   TimedStep step(spec, asked.threads);
   const Ceilings c = ceilings(step, spec.policy.amp == Amp::bf16 ? DType::bf16 : DType::f32);
   std::map<std::string, int> calls;
-  step.run([&](const Op& op, double) { ++calls[step.name(op)]; });
+  step.run([&](const plan::Op& op, double) { ++calls[step.name(op)]; });
   std::vector<nlohmann::json> rows, classes;
   std::map<std::string, Sum> sums;
   double total = 0;
-  for (const Op* op : step.distinct()) {
+  for (const plan::Op* op : step.distinct()) {
     const std::string name = step.name(*op);
     double seconds = step.seconds(name, 0);
     for (int r = 1; r < TimedStep::kRepetitions; ++r) seconds = std::min(seconds, step.seconds(name, r));
-    const Work w = work(*op, step.plan);
+    const plan::Work w = plan::work(*op, step.plan);
     const auto known = c.of_name.find(name);
     const double best = known != c.of_name.end() ? w.flops / known->second
                         : w.flops > 0            ? w.flops / c.products
@@ -161,7 +162,7 @@ nlohmann::json rates(const Asked& asked) {
     total += of_all.seconds;
   }
   for (const auto& [name, sum] : sums) classes.push_back(row_of(name, sum));
-  const nlohmann::json machine = provenance();
+  const nlohmann::json machine = engine::provenance();
   return {{"config", asked.config},
           {"overrides", asked.overrides},
           {"threads", asked.threads},
@@ -202,16 +203,16 @@ void print(const nlohmann::json& r) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 int main(int argc, char** argv) {
   try {
-    const isobar::Asked asked = isobar::read(argc, argv);
-    const nlohmann::json r = isobar::rates(asked);
+    const isobar::micro::Asked asked = isobar::micro::read(argc, argv);
+    const nlohmann::json r = isobar::micro::rates(asked);
     if (asked.json)
       std::cout << r.dump(1) << "\n";
     else
-      isobar::print(r);
+      isobar::micro::print(r);
     return 0;
   } catch (const isobar::ConfigError& e) {
     std::cerr << e.what() << "\n";

@@ -11,26 +11,26 @@
 
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 struct Case {
   RunSpec spec;
-  Machine machine;
+  perf::Machine machine;
 };
 
 Case case_of(int64_t gpus) {
-  Case c{load_run_spec("configs/models/gpt3-1t.yaml"), load_machine("configs/machines/dgx-b200.yaml")};
+  Case c{load_run_spec("configs/models/gpt3-1t.yaml"), perf::load_machine("configs/machines/dgx-b200.yaml")};
   c.spec.layout = {.dp = gpus};
   c.spec.policy.micro_batch = 0;
   return c;
 }
 
-void run(benchmark::State& state, const SearchOptions& options) {
+void run(benchmark::State& state, const perf::SearchOptions& options) {
   const Case c = case_of(state.range(0));
-  SearchResult r;
+  perf::SearchResult r;
   while (state.KeepRunning()) {
-    r = search(c.spec, c.machine, options);
+    r = perf::search(c.spec, c.machine, options);
     benchmark::DoNotOptimize(r.considered);
   }
   const auto considered = static_cast<double>(r.considered);
@@ -48,7 +48,7 @@ void every_layout_priced(benchmark::State& state) {
   run(state, {.pareto = true, .confirm = false});
 }
 void one_d(benchmark::State& state) {
-  run(state, {.confirm = false, .space = SearchSpace::one_d()});
+  run(state, {.confirm = false, .space = perf::SearchSpace::one_d()});
 }
 BENCHMARK(all_layouts)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 BENCHMARK(every_layout_priced)->Arg(16384)->Unit(benchmark::kMillisecond);
@@ -57,8 +57,8 @@ BENCHMARK(one_d)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 // Price of one layout with its sections cached
 void one_cost(benchmark::State& state) {
   const Case c = case_of(16384);
-  LayoutModel model(c.spec, c.machine);
-  Layout l{.dp = 32, .tp = 8, .pp = 64, .sequence_parallel = true};
+  perf::LayoutModel model(c.spec, c.machine);
+  perf::Layout l{.dp = 32, .tp = 8, .pp = 64, .sequence_parallel = true};
   while (state.KeepRunning()) {
     l.zero = static_cast<int8_t>((l.zero + 1) % 4);
     benchmark::DoNotOptimize(model.cost(l).seconds);
@@ -72,8 +72,8 @@ BENCHMARK(one_cost);
 void one_cost_of_unequal_stages(benchmark::State& state) {
   RunSpec spec = load_run_spec("configs/models/aurora.yaml");
   spec.train.global_batch = 1024;
-  LayoutModel model(spec, load_machine("configs/machines/dgx-b200.yaml"));
-  Layout l{.dp = 32, .tp = 1, .pp = static_cast<int32_t>(state.range(0)), .micro_batch = 1};
+  perf::LayoutModel model(spec, perf::load_machine("configs/machines/dgx-b200.yaml"));
+  perf::Layout l{.dp = 32, .tp = 1, .pp = static_cast<int32_t>(state.range(0)), .micro_batch = 1};
   while (state.KeepRunning()) {
     l.zero = static_cast<int8_t>((l.zero + 1) % 4);
     benchmark::DoNotOptimize(model.cost(l).seconds);
@@ -84,6 +84,6 @@ void one_cost_of_unequal_stages(benchmark::State& state) {
 BENCHMARK(one_cost_of_unequal_stages)->Arg(1)->Arg(4)->Arg(16);
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro
 
 BENCHMARK_MAIN();

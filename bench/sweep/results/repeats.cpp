@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 void append(SweepOutcome& all, SweepOutcome more) {
@@ -21,9 +21,10 @@ void append(SweepOutcome& all, SweepOutcome more) {
 
 }  // namespace
 
-std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<RunRecord>& runs, int64_t most) {
-  std::map<std::string, const RunRecord*> by_id;
-  for (const RunRecord& r : runs) by_id[r.id] = &r;
+std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<records::RunRecord>& runs,
+                                  int64_t most) {
+  std::map<std::string, const records::RunRecord*> by_id;
+  for (const records::RunRecord& r : runs) by_id[r.id] = &r;
   std::set<std::string> there;
   for (const Trial& t : m.trials) there.insert(t.id);
   std::vector<Trial> out;
@@ -63,4 +64,4 @@ SweepOutcome run_with_repeats(Matrix& whole, const Matrix& part, const SweepSpec
   return all;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -18,7 +18,7 @@
 #include "model/base/text/json.h"
 #include "model/records/naming.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -46,7 +46,7 @@ void link_curves(const Matrix& m, const SweepSpec& sweep, const fs::path& result
     if (!t.spec.run.tensorboard) continue;
     fs::create_directories(links);
     const std::string name = t.name.empty() ? fs::path(sweep.file).stem().string() : t.name;
-    fs::path link = links / folder_name(name);
+    fs::path link = links / records::folder_name(name);
     if (fs::is_symlink(link)) link += " " + t.id;  // names that differ in a slash alone
     fs::create_directory_symlink(fs::path("../trials") / t.id / "tensorboard", link);
   }
@@ -106,15 +106,16 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
   write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-std::vector<RunRecord> collect_runs(const Matrix& m, const fs::path& results, SweepOutcome& outcome) {
+std::vector<records::RunRecord> collect_runs(const Matrix& m, const fs::path& results,
+                                             SweepOutcome& outcome) {
   std::vector<std::string> problems;
-  std::vector<RunRecord> all = load_runs(results, &problems);
+  std::vector<records::RunRecord> all = records::load_runs(results, &problems);
   outcome.problems = std::move(problems);
   outcome.runs.clear();
-  std::map<std::string, RunRecord*> by_id;
-  for (RunRecord& r : all) by_id[r.id] = &r;
+  std::map<std::string, records::RunRecord*> by_id;
+  for (records::RunRecord& r : all) by_id[r.id] = &r;
   for (const Trial& t : m.trials) {
-    RunRecord r;
+    records::RunRecord r;
     if (const auto it = by_id.find(t.id); it != by_id.end()) {
       r = *it->second;
     } else {
@@ -149,4 +150,4 @@ Plausibility plausibility_of(const Trial& t, const TrialLimits& l) {
   return {.least_step_s = t.forecast ? t.forecast->ceiling_s : 0, .noise_limit = l.noise_limit};
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -11,7 +11,7 @@
 #include "bench/sweep/run/runner.h"
 #include "model/base/system/lock.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// Held while a local sweep runs, and briefly by a cluster's submitter while it plans. A trial's supervisor
 /// inherits it, so after a kill it is released only when the trial's last process is gone.
@@ -28,8 +28,8 @@ void open_results(const std::filesystem::path& results);
 void write_matrix(const Matrix& m, const SweepSpec& sweep, const std::filesystem::path& results);
 
 /// Every run of the directory; `outcome.runs` gets those of the matrix, in its order.
-std::vector<RunRecord> collect_runs(const Matrix& m, const std::filesystem::path& results,
-                                    SweepOutcome& outcome);
+std::vector<records::RunRecord> collect_runs(const Matrix& m, const std::filesystem::path& results,
+                                             SweepOutcome& outcome);
 
 /// Time limit of a trial in seconds: the sweep file's, else 60 plus four times the forecast's upper bound,
 /// else an hour.
@@ -37,4 +37,4 @@ double time_limit(const TrialLimits& l, const Trial& t);
 ProcessLimits limits_of(const TrialLimits& l, const Trial& t);
 Plausibility plausibility_of(const Trial& t, const TrialLimits& l);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -12,21 +12,21 @@
 #include "model/base/text/json.h"
 #include "model/records/run_columns.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 // Columns of `runs`: the keys of every kind of net.
-const std::vector<RunColumn>& all_columns() {
-  static const std::vector<RunColumn> all = [] {
-    std::vector<RunColumn> out;
+const std::vector<records::RunColumn>& all_columns() {
+  static const std::vector<records::RunColumn> all = [] {
+    std::vector<records::RunColumn> out;
     std::set<std::string> seen;
     for (const std::string& kind : NetSpec::kinds()) {
-      RunRecord r;
+      records::RunRecord r;
       r.spec.net.set_kind(kind);
-      for (RunColumn& c : run_columns(r))
+      for (records::RunColumn& c : records::run_columns(r))
         if (seen.insert(c.name).second) out.push_back(std::move(c));
     }
     return out;
@@ -49,7 +49,7 @@ void bind(SQLite::Statement& s, int at, const json& v) {
 
 void create_tables(SQLite::Database& db) {
   std::string columns;
-  for (const RunColumn& c : all_columns())
+  for (const records::RunColumn& c : all_columns())
     columns += (columns.empty() ? "" : ", ") + ("\"" + c.name + "\" ") + c.type;
   db.exec("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)");
   db.exec("INSERT INTO meta VALUES ('schema_version', '" + std::to_string(Store::kSchemaVersion) + "')");
@@ -88,22 +88,25 @@ class Insertion {
   SQLite::Statement statement_;
 };
 
-void add(SQLite::Database& db, const RunRecord& r) {
+void add(SQLite::Database& db, const records::RunRecord& r) {
   std::map<std::string, json> said;
-  for (RunColumn& c : run_columns(r)) said.emplace(std::move(c.name), std::move(c.value));
+  for (records::RunColumn& c : records::run_columns(r)) said.emplace(std::move(c.name), std::move(c.value));
   std::vector<json> values;
-  for (const RunColumn& c : all_columns()) {
+  for (const records::RunColumn& c : all_columns()) {
     const auto value = said.find(c.name);
     values.push_back(value == said.end() ? json(nullptr) : std::move(value->second));
   }
   Insertion(db, "runs", values.size()).row(values);
   Insertion ops(db, "ops", 8), steps(db, "steps", 11);
-  for (const OpRecord& o : r.ops)
-    ops.row({r.id, o.path, o.kind, o.lane, o.count, finite(o.seconds), finite(o.flops), finite(o.bytes)});
-  for (const StepRecord& t : r.steps)
-    steps.row({r.id, t.step, finite(or_nan(t.loss)), finite(or_nan(t.rmse)), finite(or_nan(t.mae)),
-               finite(or_nan(t.lr)), finite(or_nan(t.grad_norm)), finite(t.seconds), finite(t.samples_per_s),
-               finite(t.data_wait_s.value_or(0)), t.rss_bytes.value_or(0)});
+  for (const records::OpRecord& o : r.ops)
+    ops.row({r.id, o.path, o.kind, o.lane, o.count, records::finite(o.seconds), records::finite(o.flops),
+             records::finite(o.bytes)});
+  for (const records::StepRecord& t : r.steps)
+    steps.row({r.id, t.step, records::finite(records::or_nan(t.loss)),
+               records::finite(records::or_nan(t.rmse)), records::finite(records::or_nan(t.mae)),
+               records::finite(records::or_nan(t.lr)), records::finite(records::or_nan(t.grad_norm)),
+               records::finite(t.seconds), records::finite(t.samples_per_s),
+               records::finite(t.data_wait_s.value_or(0)), t.rss_bytes.value_or(0)});
 }
 
 void remove_run(SQLite::Database& db, const std::string& id) {
@@ -123,7 +126,7 @@ void remove_with_journals(const fs::path& file) {
 
 Store::Store(const fs::path& results_dir) : file_(results_dir / "index.sqlite") {}
 
-void Store::rebuild(const std::vector<RunRecord>& runs) const {
+void Store::rebuild(const std::vector<records::RunRecord>& runs) const {
   const fs::path fresh = file_.string() + ".new";
   remove_with_journals(fresh);
   try {
@@ -137,19 +140,19 @@ void Store::rebuild(const std::vector<RunRecord>& runs) const {
   fs::rename(fresh, file_);
 }
 
-void Store::fill(const fs::path& fresh, const std::vector<RunRecord>& runs) {
+void Store::fill(const fs::path& fresh, const std::vector<records::RunRecord>& runs) {
   SQLite::Database db(fresh.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   db.exec("PRAGMA synchronous = OFF");  // safe: a lost index is rebuilt
   SQLite::Transaction all(db);
   create_tables(db);
-  for (const RunRecord& r : runs) {
+  for (const records::RunRecord& r : runs) {
     remove_run(db, r.id);  // of duplicate runs the last counts
     add(db, r);
   }
   all.commit();
 }
 
-bool Store::put(const RunRecord& run) const {
+bool Store::put(const records::RunRecord& run) const {
   if (!fs::exists(file_)) return false;
   try {
     SQLite::Database db(file_.string(), SQLite::OPEN_READWRITE);
@@ -168,4 +171,4 @@ bool Store::put(const RunRecord& run) const {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

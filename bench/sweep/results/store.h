@@ -19,7 +19,7 @@
 
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 class Store {
  public:
@@ -28,16 +28,16 @@ class Store {
   explicit Store(const std::filesystem::path& results_dir);
 
   /// Writes a new index and renames it into place.
-  void rebuild(const std::vector<RunRecord>& runs) const;
+  void rebuild(const std::vector<records::RunRecord>& runs) const;
   /// Adds or replaces one run. Returns false without changing the file if the index is missing, damaged or of
   /// another schema; then rebuild() is needed.
-  bool put(const RunRecord& run) const;
+  bool put(const records::RunRecord& run) const;
 
   const std::filesystem::path& file() const { return file_; }
 
  private:
-  static void fill(const std::filesystem::path& fresh, const std::vector<RunRecord>& runs);
+  static void fill(const std::filesystem::path& fresh, const std::vector<records::RunRecord>& runs);
   std::filesystem::path file_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -96,30 +96,32 @@ json skipped_json(const Matrix& m) {
 
 std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
   std::map<std::string, int64_t> counts;
-  for (const RunRecord& r : o.runs) ++counts[name_of(r.run_class)];
+  for (const records::RunRecord& r : o.runs) ++counts[records::name_of(r.run_class)];
   return counts;
 }
 
 // Runs that did not finish come last, in the sweep's order.
-std::vector<const RunRecord*> fastest_first(const SweepOutcome& o, Statistic s) {
-  std::vector<const RunRecord*> out;
-  for (const RunRecord& r : o.runs) out.push_back(&r);
-  const auto key = [s](const RunRecord* r) { return r->run_class == RunClass::ok ? r->rate(s) : -1; };
+std::vector<const records::RunRecord*> fastest_first(const SweepOutcome& o, Statistic s) {
+  std::vector<const records::RunRecord*> out;
+  for (const records::RunRecord& r : o.runs) out.push_back(&r);
+  const auto key = [s](const records::RunRecord* r) {
+    return r->run_class == records::RunClass::ok ? r->rate(s) : -1;
+  };
   std::stable_sort(out.begin(), out.end(),
-                   [&](const RunRecord* a, const RunRecord* b) { return key(a) > key(b); });
+                   [&](const records::RunRecord* a, const records::RunRecord* b) { return key(a) > key(b); });
   return out;
 }
 
-const RunRecord* fastest(const SweepOutcome& o, Statistic s) {
-  const RunRecord* best = nullptr;
-  for (const RunRecord& r : o.runs)
-    if (r.run_class == RunClass::ok && r.rate(s) > (best ? best->rate(s) : 0)) best = &r;
+const records::RunRecord* fastest(const SweepOutcome& o, Statistic s) {
+  const records::RunRecord* best = nullptr;
+  for (const records::RunRecord& r : o.runs)
+    if (r.run_class == records::RunClass::ok && r.rate(s) > (best ? best->rate(s) : 0)) best = &r;
   return best;
 }
 
 // Remarks on a run beside its numbers, in one line.
-std::string note_of(const RunRecord& r) {
-  std::string note = words_of(r.contention);
+std::string note_of(const records::RunRecord& r) {
+  std::string note = records::words_of(r.contention);
   if (!r.repeats.empty()) note += (note.empty() ? "" : "; ") + ("repeats " + r.repeats);
   if (!r.message.empty()) note += (note.empty() ? "" : "; ") + r.message;
   note = note.substr(0, 100);
@@ -129,7 +131,7 @@ std::string note_of(const RunRecord& r) {
 
 std::string contended_line(const SweepOutcome& o) {
   int64_t marked = 0, repeats = 0;
-  for (const RunRecord& r : o.runs) {
+  for (const records::RunRecord& r : o.runs) {
     marked += r.contention.marked() ? 1 : 0;
     repeats += r.repeats.empty() ? 0 : 1;
   }
@@ -235,9 +237,9 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
   std::vector<std::vector<std::string>> rows(1, {"trial"});
   for (const char* name : {"class", "step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "id", "note"})
     rows[0].emplace_back(name);
-  for (const RunRecord* run : fastest_first(o, statistic)) {
-    const RunRecord& r = *run;
-    std::vector<std::string> row = {names[r.id], name_of(r.run_class)};
+  for (const records::RunRecord* run : fastest_first(o, statistic)) {
+    const records::RunRecord& r = *run;
+    std::vector<std::string> row = {names[r.id], records::name_of(r.run_class)};
     const bool timed = r.step_s.of(statistic) > 0;
     for (double s : {r.step_s.of(statistic), r.step_s.p10, r.step_s.p90})
       row.push_back(timed ? format("%.1f", s * 1e3) : "-");
@@ -254,13 +256,14 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
   out += "  (" + std::to_string(o.started) + " run now, " + std::to_string(o.reused) + " already complete, " +
          std::to_string(o.adopted) + " recovered from an interrupted sweep)\n";
   out += contended_line(o);
-  if (const RunRecord* best = fastest(o, statistic)) {
+  if (const records::RunRecord* best = fastest(o, statistic)) {
     out += "fastest: " + names[best->id] + " (" + best->id + ") with " +
            format("%.2f", best->rate(statistic)) + " samples/s (" + title_of(statistic) + ")\n";
   }
   for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
-    const RunRecord &base = o.runs[i], *best = fastest(o, statistic);
-    if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.rate(statistic) <= 0)
+    const records::RunRecord &base = o.runs[i], *best = fastest(o, statistic);
+    if (!m.trials[i].baseline || base.run_class != records::RunClass::ok || !best ||
+        base.rate(statistic) <= 0)
       continue;
     out += "baseline " + m.trials[i].name + ": " + format("%.2f", base.rate(statistic)) +
            " samples/s; the fastest trial is " +
@@ -288,13 +291,13 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
     if (t.baseline) baseline.insert(t.id);
   std::map<std::string, std::string> names;
   for (const Trial& t : m.trials) names[t.id] = t.name;
-  for (const RunRecord& r : o.runs)
+  for (const records::RunRecord& r : o.runs)
     j["trials"].push_back(
         {{"id", r.id},
          {"name", names[r.id]},
          {"repetition", r.repetition},
          {"attempt", r.attempt},
-         {"class", name_of(r.run_class)},
+         {"class", records::name_of(r.run_class)},
          {"message", r.message},
          {"axes", r.axes},
          {"baseline", baseline.contains(r.id)},
@@ -311,9 +314,9 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"wall_s", r.wall_s}});
   if (o.used)
     j["accounting"] = {{"jobs", o.used->jobs}, {"lives", o.used->lives}, {"node_s", o.used->node_s}};
-  const RunRecord* best = fastest(o, statistic);
+  const records::RunRecord* best = fastest(o, statistic);
   j["fastest"] = best ? json(best->id) : json(nullptr);
   return j;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

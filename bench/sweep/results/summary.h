@@ -5,7 +5,7 @@
 
 #include "bench/sweep/run/runner.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 std::string dry_run_table(const Matrix& m);
 nlohmann::json dry_run_json(const Matrix& m, const SweepSpec& sweep);
@@ -15,4 +15,4 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
 nlohmann::json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep,
                             const std::string& results, Statistic statistic = kStatistic);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -17,7 +17,7 @@
 #include "model/base/text/json.h"
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -47,18 +47,18 @@ TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup, 
       max_attempts_(max_attempts),
       dir_(fs::absolute(results) / "trials" / trial.id) {}
 
-std::optional<RunClass> TrialDir::verdict() const {
+std::optional<records::RunClass> TrialDir::verdict() const {
   if (!fs::exists(dir_ / "status.json")) return std::nullopt;
   const json j = isobar::read_json(dir_ / "status.json");
   if (!j.is_object() || !j.contains("class") || !j["class"].is_string()) return std::nullopt;
-  return run_class(j["class"].get<std::string>());
+  return records::run_class(j["class"].get<std::string>());
 }
 
 bool TrialDir::finished() const {
   const auto own = verdict();
   if (!own) return false;
   const json j = isobar::read_json(dir_ / "status.json");
-  return j.is_object() && j.value("final", json(is_final(*own))) == true;
+  return j.is_object() && j.value("final", json(records::is_final(*own))) == true;
 }
 
 TrialDir::Start TrialDir::start() const {
@@ -80,15 +80,15 @@ int64_t TrialDir::saved_step() const {
   // A command's checkpoints have no step in their names: its steps so far stand for them.
   if (!trial_.spec.run.command.empty())
     return checkpoint_of_command(trial_.spec, dir_)
-               ? std::max<int64_t>(0, read_tail(dir_ / "result.jsonl").last_step)
+               ? std::max<int64_t>(0, records::read_tail(dir_ / "result.jsonl").last_step)
                : 0;
   const std::vector<fs::path> all = checkpoints_of(dir_);
   return all.empty() ? 0 : step_named(all.back());
 }
 
-ResultTail TrialDir::tail() const {
-  ResultTail t = read_tail(dir_ / "result.jsonl");
-  return t.starts > start().before ? t : ResultTail{};
+records::ResultTail TrialDir::tail() const {
+  records::ResultTail t = records::read_tail(dir_ / "result.jsonl");
+  return t.starts > start().before ? t : records::ResultTail{};
 }
 
 bool TrialDir::adopt() {
@@ -122,7 +122,7 @@ bool TrialDir::prepare(bool go_on) {
   // Written atomically, so that an interrupted start is counted once.
   std::ostringstream text;
   text << before + 1 << ' ' << from << ' ' << (from > last.from ? 1 : last.tries + 1) << ' '
-       << (from > 0 ? read_tail(dir_ / "result.jsonl").starts : 0) << '\n';
+       << (from > 0 ? records::read_tail(dir_ / "result.jsonl").starts : 0) << '\n';
   write_atomically(dir_ / "attempt", text.str());
   const json spec = to_json(trial_.spec);
   const json trial = {{"schema", 1},
@@ -163,9 +163,10 @@ Verdict TrialDir::weigh(const ProcessOutcome& outcome) const {
 Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
                         const std::string& job) {
   Verdict v = weigh(outcome);
-  if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
+  if (v.run_class == records::RunClass::ok &&
+      (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
     std::vector<std::string> unheard;  // reported when results are read
-    v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);
+    v = doubted(v, records::load_run(dir_, &unheard).step_s, plausibility);
   }
   write_status(v, &outcome, job);
   return v;
@@ -176,21 +177,21 @@ void TrialDir::settle(const Verdict& v, const std::string& job) {
 }
 
 void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, const std::string& job) const {
-  const ResultTail tail = this->tail();
+  const records::ResultTail tail = this->tail();
   // A user's stop never uses up an attempt; nor does any failure after progress.
   const bool further = trial_.chained() && came_further();
   // A crash or hang after progress is resumed too; the next start shows whether it gets past that point.
-  const bool by_itself = v.run_class == RunClass::crash || v.run_class == RunClass::hang;
+  const bool by_itself = v.run_class == records::RunClass::crash || v.run_class == records::RunClass::hang;
   const bool again = v.retry || (further && by_itself);
   const bool worn_out = max_attempts_ > 0 && start().tries >= max_attempts_ && !further &&
-                        (again || v.run_class != RunClass::interrupted);
-  const bool final = worn_out || (is_final(v.run_class) && !again);
+                        (again || v.run_class != records::RunClass::interrupted);
+  const bool final = worn_out || (records::is_final(v.run_class) && !again);
   const std::string goes_on = !final && trial_.chained() && saved_step() > 0
                                   ? "; goes on from step " + std::to_string(saved_step())
                                   : "";
   json j = {{"schema", 1},
             {"id", trial_.id},
-            {"class", name_of(v.run_class)},
+            {"class", records::name_of(v.run_class)},
             {"final", final},
             {"message", v.message + goes_on},
             {"attempt", std::max<int64_t>(1, attempt())},
@@ -214,4 +215,4 @@ void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, con
   write_atomically(dir_ / "status.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

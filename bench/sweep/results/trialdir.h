@@ -15,7 +15,7 @@
 #include "bench/sweep/results/trials.h"
 #include "bench/sweep/run/classify.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 class TrialDir {
  public:
@@ -24,7 +24,7 @@ class TrialDir {
 
   const std::filesystem::path& path() const { return dir_; }
   /// The class in status.json; empty if there is none or it is unreadable.
-  std::optional<RunClass> verdict() const;
+  std::optional<records::RunClass> verdict() const;
   /// True if that class is final, or max_attempts were used (0: unlimited).
   bool finished() const;
   /// Number of starts.
@@ -34,7 +34,7 @@ class TrialDir {
   /// True if there is a newer checkpoint than the last start found.
   bool came_further() const { return saved_step() > start().from; }
   /// The last events since the last start; the file of a resumed run also holds earlier ones.
-  ResultTail tail() const;
+  records::ResultTail tail() const;
   /// Judges an attempt whose sweep died first, if its results settle it.
   bool adopt();
   /// Moves files of earlier attempts into attempt-<n>/ and writes the inputs of a new one. If `go_on` and
@@ -66,4 +66,4 @@ class TrialDir {
   std::string before_;  // content of `attempt` before prepare()
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -13,7 +13,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/records/naming.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -55,8 +55,8 @@ RunSpec assemble(const SweepSpec& sweep, const Assignments& combination) {
 RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
   RunSpec spec = assemble(sweep, combination);
   validate(spec);
-  check_layout(spec);
-  return with_epochs_apart(spec);
+  nets::check_layout(spec);
+  return data::with_epochs_apart(spec);
 }
 
 void refuse_too_many_combinations(const SweepSpec& sweep, double all) {
@@ -207,14 +207,14 @@ void name_trials(std::vector<Trial>& trials) {
   std::vector<json> axes;
   axes.reserve(trials.size());
   for (const Trial& t : trials) axes.push_back(object_of(t.axes));
-  std::vector<Nameable> all;
+  std::vector<records::Nameable> all;
   all.reserve(trials.size());
   for (size_t i = 0; i < trials.size(); ++i)
     all.push_back({.spec = &trials[i].spec,
                    .axes = &axes[i],
                    .repetition = trials[i].repetition,
                    .again = !trials[i].repeats.empty()});
-  Names names = name_by_difference(all);
+  records::Names names = records::name_by_difference(all);
   for (size_t i = 0; i < trials.size(); ++i) trials[i].name = std::move(names.labels[i]);
 }
 
@@ -335,4 +335,4 @@ std::vector<SkipReason> skip_reasons(const Matrix& matrix) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -12,7 +12,7 @@
 #include "bench/sweep/spec.h"
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// Forecast of the performance model for a trial.
 struct Forecast {
@@ -84,4 +84,4 @@ std::string label(const Assignments& axes);
 std::string short_key(const std::string& key);        // policy.amp -> amp
 std::string show_value(const nlohmann::json& value);  // strings without quotes
 
-}  // namespace isobar
+}  // namespace isobar::sweep

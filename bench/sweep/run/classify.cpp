@@ -9,10 +9,10 @@
 #include "model/base/system/signal_name.h"
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
-std::string where(const ResultTail& tail) {
+std::string where(const records::ResultTail& tail) {
   if (!tail.started) return "before run_start";
   std::string text =
       tail.last_step >= 0 ? "after step " + std::to_string(tail.last_step) : "before the first step";
@@ -54,49 +54,51 @@ bool says_storage_failed(const std::string& text) {
   return false;
 }
 
-Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+Verdict of_signal(int signal, const ProcessOutcome& o, const records::ResultTail& tail,
+                  const std::string& err) {
   const std::string name = signal_name(signal);
   if (signal == SIGKILL && o.oom_kills > 0)
-    return {RunClass::oom_host, "killed by the kernel's out-of-memory killer " + where(tail)};
-  if (signal == SIGABRT && says_failure(RunClass::oom_device, err))
-    return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
+    return {records::RunClass::oom_host, "killed by the kernel's out-of-memory killer " + where(tail)};
+  if (signal == SIGABRT && says_failure(records::RunClass::oom_device, err))
+    return {records::RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
   if (signal == SIGABRT && says_assertion(err))
-    return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
-  if (signal == SIGABRT && says_failure(RunClass::oom_host, err))
-    return {RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
+    return {records::RunClass::assertion, with_words("a check failed " + where(tail), err)};
+  if (signal == SIGABRT && says_failure(records::RunClass::oom_host, err))
+    return {records::RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
   if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1)
-    return {RunClass::interrupted, "stopped by " + name + " from outside " + where(tail)};
-  return {RunClass::crash, with_words(name + " " + where(tail), err)};
+    return {records::RunClass::interrupted, "stopped by " + name + " from outside " + where(tail)};
+  return {records::RunClass::crash, with_words(name + " " + where(tail), err)};
 }
 
-Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+Verdict of_exit(int code, const ProcessOutcome& o, const records::ResultTail& tail, const std::string& err) {
   switch (code) {
     case 0:
-      return {RunClass::crash, "ended without a result " + where(tail)};
+      return {records::RunClass::crash, "ended without a result " + where(tail)};
     case 2:
-      return {RunClass::bad_config, last_words(err)};
+      return {records::RunClass::bad_config, last_words(err)};
     case 3:
-      return {RunClass::numeric, with_words("numeric failure " + where(tail), err)};
+      return {records::RunClass::numeric, with_words("numeric failure " + where(tail), err)};
     case 4:
-      if (says_failure(RunClass::oom_device, err))
-        return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
-      return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
+      if (says_failure(records::RunClass::oom_device, err))
+        return {records::RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
+      return {records::RunClass::oom_host, with_words("out of memory " + where(tail), err)};
     case 126:
     case 127:
-      return {RunClass::launch_fail,
+      return {records::RunClass::launch_fail,
               with_words("could not be started (exit code " + std::to_string(code) + ")", err)};
     default:
       break;
   }
-  if (says_failure(RunClass::oom_device, err))
-    return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
-  if (says_assertion(err)) return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
-  if (says_failure(RunClass::oom_host, err))
-    return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
+  if (says_failure(records::RunClass::oom_device, err))
+    return {records::RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
+  if (says_assertion(err))
+    return {records::RunClass::assertion, with_words("a check failed " + where(tail), err)};
+  if (says_failure(records::RunClass::oom_host, err))
+    return {records::RunClass::oom_host, with_words("out of memory " + where(tail), err)};
   if (code > 128 && code <= 128 + SIGRTMAX)
     return of_signal(code - 128, o, tail, err);  // 128 + signal, as mpiexec and shells report it
   const std::string text = "exit code " + std::to_string(code) + " " + where(tail);
-  return {tail.started ? RunClass::crash : RunClass::launch_fail, with_words(text, err)};
+  return {tail.started ? records::RunClass::crash : records::RunClass::launch_fail, with_words(text, err)};
 }
 
 std::string how_it_ended(const ProcessOutcome& o) {
@@ -112,68 +114,72 @@ std::string how_it_ended(const ProcessOutcome& o) {
 
 }  // namespace
 
-Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+Verdict classify(const ProcessOutcome& o, const records::ResultTail& tail, const std::string& err) {
   // A complete result counts, however the process exited afterwards.
-  if (tail.ended && tail.status == "ok") return {RunClass::ok, how_it_ended(o)};
+  if (tail.ended && tail.status == "ok") return {records::RunClass::ok, how_it_ended(o)};
   if (o.end == ProcessEnd::not_started)
-    return {RunClass::launch_fail, std::string("could not be started: ") + std::strerror(o.code)};
-  if (o.end == ProcessEnd::cancelled) return {RunClass::interrupted, "the sweep was stopped " + where(tail)};
-  if (o.end == ProcessEnd::lost) return {RunClass::interrupted, "its supervisor was killed " + where(tail)};
+    return {records::RunClass::launch_fail, std::string("could not be started: ") + std::strerror(o.code)};
+  if (o.end == ProcessEnd::cancelled)
+    return {records::RunClass::interrupted, "the sweep was stopped " + where(tail)};
+  if (o.end == ProcessEnd::lost)
+    return {records::RunClass::interrupted, "its supervisor was killed " + where(tail)};
   if (o.end == ProcessEnd::memory)
-    return {RunClass::oom_host, "took more than its memory limit (" +
-                                    std::to_string(o.peak_private_bytes / 1'000'000) + " MB resident) " +
-                                    where(tail)};
+    return {records::RunClass::oom_host, "took more than its memory limit (" +
+                                             std::to_string(o.peak_private_bytes / 1'000'000) +
+                                             " MB resident) " + where(tail)};
   if (says_storage_failed(err) || says_storage_failed(tail.message))
-    return {RunClass::interrupted, with_words("its results could not be written " + where(tail), err), true,
-            true};
+    return {records::RunClass::interrupted,
+            with_words("its results could not be written " + where(tail), err), true, true};
   // The run's own failure class comes next, except "interrupted", which only echoes a signal sent by a limit.
   if (tail.ended)
-    if (const auto own = run_class(tail.failure);
-        own && *own != RunClass::interrupted && *own != RunClass::ok)
+    if (const auto own = records::run_class(tail.failure);
+        own && *own != records::RunClass::interrupted && *own != records::RunClass::ok)
       return {*own, tail.message.empty() ? where(tail) : tail.message};
   // A run that never started cannot hang: its launcher failed, for example because a node's daemon is gone.
   if (!tail.started && (o.end == ProcessEnd::timeout || o.end == ProcessEnd::hang))
-    return {RunClass::launch_fail, with_words("had not begun after " + seconds(o.wall_s), err)};
+    return {records::RunClass::launch_fail, with_words("had not begun after " + seconds(o.wall_s), err)};
   if (o.end == ProcessEnd::timeout)
-    return {RunClass::timeout, "stopped by the time limit, " + seconds(o.wall_s) + " " + where(tail)};
-  if (o.end == ProcessEnd::hang) return {RunClass::hang, "no progress " + where(tail)};
+    return {records::RunClass::timeout,
+            "stopped by the time limit, " + seconds(o.wall_s) + " " + where(tail)};
+  if (o.end == ProcessEnd::hang) return {records::RunClass::hang, "no progress " + where(tail)};
   if (o.end == ProcessEnd::signalled) return of_signal(o.code, o, tail, err);
   return of_exit(o.code, o, tail, err);
 }
 
-std::optional<Verdict> verdict_of_words(const std::string& words, const ResultTail& tail) {
+std::optional<Verdict> verdict_of_words(const std::string& words, const records::ResultTail& tail) {
   const auto said = failure_said_in(words);
   if (!said) return std::nullopt;
   return Verdict{said->run_class, std::string(said->title) + " " + where(tail) + ": " + said->line};
 }
 
-std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
+std::optional<Verdict> verdict_from_results(const records::ResultTail& tail) {
   if (!tail.ended) return std::nullopt;
-  if (tail.status == "ok") return Verdict{RunClass::ok, ""};
+  if (tail.status == "ok") return Verdict{records::RunClass::ok, ""};
   if (says_storage_failed(tail.message)) return std::nullopt;
-  const auto own = run_class(tail.failure);
-  if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host ||
-      own == RunClass::oom_device || own == RunClass::wrong_result || own == RunClass::assertion)
+  const auto own = records::run_class(tail.failure);
+  if (own == records::RunClass::numeric || own == records::RunClass::bad_config ||
+      own == records::RunClass::oom_host || own == records::RunClass::oom_device ||
+      own == records::RunClass::wrong_result || own == records::RunClass::assertion)
     return Verdict{*own, tail.message};
   return std::nullopt;
 }
 
 Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p) {
   const double measured = step_s.of(kStatistic);
-  if (v.run_class != RunClass::ok || measured <= 0) return v;
+  if (v.run_class != records::RunClass::ok || measured <= 0) return v;
   char text[160];
   if (p.least_step_s > 0 && measured < p.least_step_s) {
     std::snprintf(text, sizeof text,
                   "a step took %.3g s (%s), and the machine's peaks allow no less than %.3g s", measured,
                   title_of(kStatistic), p.least_step_s);
-    return {RunClass::implausible, text};
+    return {records::RunClass::implausible, text};
   }
   const double scatter = step_s.spread();
   if (p.noise_limit > 0 && scatter > p.noise_limit) {
     std::snprintf(text, sizeof text,
                   "p10 to p90 of the steps is %.0f %% of their median, above the %.0f %% allowed",
                   100 * scatter, 100 * p.noise_limit);
-    return {RunClass::noisy, text};
+    return {records::RunClass::noisy, text};
   }
   return v;
 }
@@ -181,13 +187,15 @@ Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p) {
 Verdict verdict_of_job(const std::string& state, const std::string& job) {
   const std::string said = " (job " + job + ": " + state + ")";
   const auto is = [&](const char* word) { return state.starts_with(word); };
-  if (is("NODE_FAIL") || is("BOOT_FAIL")) return {RunClass::node_fail, "its node went down" + said, true};
-  if (is("PREEMPTED") || is("REQUEUED")) return {RunClass::preempted, "its job had to give way" + said, true};
+  if (is("NODE_FAIL") || is("BOOT_FAIL"))
+    return {records::RunClass::node_fail, "its node went down" + said, true};
+  if (is("PREEMPTED") || is("REQUEUED"))
+    return {records::RunClass::preempted, "its job had to give way" + said, true};
   if (is("TIMEOUT") || is("DEADLINE"))
-    return {RunClass::timeout, "the job's time limit came first" + said, true};
-  if (is("OUT_OF_MEMORY")) return {RunClass::oom_host, "the job ran out of memory" + said};
-  if (is("CANCELLED")) return {RunClass::interrupted, "its job was cancelled" + said};
-  return {RunClass::interrupted, "its job ended without a word about it" + said, true};
+    return {records::RunClass::timeout, "the job's time limit came first" + said, true};
+  if (is("OUT_OF_MEMORY")) return {records::RunClass::oom_host, "the job ran out of memory" + said};
+  if (is("CANCELLED")) return {records::RunClass::interrupted, "its job was cancelled" + said};
+  return {records::RunClass::interrupted, "its job ended without a word about it" + said, true};
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -8,12 +8,13 @@
 #include <string>
 
 #include "bench/sweep/run/process.h"
+#include "model/base/step_stats.h"
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct Verdict {
-  RunClass run_class = RunClass::interrupted;
+  records::RunClass run_class = records::RunClass::interrupted;
   std::string message;   // "": none
   bool retry = false;    // caused by the infrastructure: may be retried, whatever the class
   bool storage = false;  // the results' filesystem failed, so later trials would fail too
@@ -24,20 +25,19 @@ struct Plausibility {
   double least_step_s = 0;  // lower bound from the machine's peaks
   double noise_limit = 0;   // StepStats::spread() of the steps
 };
-struct StepStats;  // model/base/step_stats.h
 /// Turns an ok verdict that violates the conditions into noisy or implausible.
 Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p);
 
 /// The verdict on a trial whose job ended in this scheduler state ("NODE_FAIL", "CANCELLED by 0", …).
 Verdict verdict_of_job(const std::string& state, const std::string& job);
 
-Verdict classify(const ProcessOutcome& outcome, const ResultTail& tail, const std::string& err_tail);
+Verdict classify(const ProcessOutcome& outcome, const records::ResultTail& tail, const std::string& err_tail);
 
 /// The verdict of the last words of a program that is not ours (failure_words.h); none: they name no failure.
-std::optional<Verdict> verdict_of_words(const std::string& words, const ResultTail& tail);
+std::optional<Verdict> verdict_of_words(const std::string& words, const records::ResultTail& tail);
 
 /// The verdict on a run whose sweep died first, from its result file alone; empty if that does not settle it.
 /// Failures that the sweep's death may have caused do not count.
-std::optional<Verdict> verdict_from_results(const ResultTail& tail);
+std::optional<Verdict> verdict_from_results(const records::ResultTail& tail);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

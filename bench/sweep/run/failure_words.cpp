@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 constexpr size_t kLongestQuote = 500;  // bytes
 
 struct FailureWords {
-  RunClass run_class;
+  records::RunClass run_class;
   const char* title;
   std::vector<const char*> words;
 };
@@ -19,44 +19,44 @@ struct FailureWords {
 // In the order in which they count. Connections that end are mostly what another rank's failure causes.
 const std::vector<FailureWords>& failures() {
   static const std::vector<FailureWords> kAll = {
-      {RunClass::oom_device,
+      {records::RunClass::oom_device,
        "out of device memory",
        {"CUDA out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "HIP out of memory",
         "XPU out of memory", "CUDA error: out of memory", "Cuda failure 'out of memory'",
         "Cuda failure 2 'out of memory'", "RESOURCE_EXHAUSTED: Out of memory", "cudaErrorMemoryAllocation",
         "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
         "hipErrorOutOfMemory"}},
-      {RunClass::oom_host,
+      {records::RunClass::oom_host,
        "out of memory",
        {"std::bad_alloc", "Cannot allocate memory", "DefaultCPUAllocator: can't allocate memory",
         "DefaultCPUAllocator: not enough memory", "MemoryError", "Unable to allocate",
         "out of shared memory"}},
-      {RunClass::oom_host,
+      {records::RunClass::oom_host,
        "killed, as it is when memory runs out",
        {"oom-kill", "oom_kill event", "OOM Killed", "is killed by signal: Killed",
         "Signal 9 (SIGKILL) received by PID", " Killed ", "\nKilled\n"}},
-      {RunClass::numeric,
+      {records::RunClass::numeric,
        "the loss is not a number",
        {"FloatingPointError", "Loss is nan", "loss is nan", "Loss is NaN", "loss is NaN", "NaN loss",
         "loss is nan or inf", "returned nan values in its", "found NaN in local", "Unexpected result nan",
         "stopping training: nan"}},
-      {RunClass::hang,
+      {records::RunClass::hang,
        "a collective operation waited too long",
        {"collective operation timeout", "Timed out waiting", "operations have failed or timed out",
         "wait timeout after"}},
-      {RunClass::bad_config,
+      {records::RunClass::bad_config,
        "refused its arguments",
        {"error: unrecognized arguments:", "error: the following arguments are required:", "error: argument ",
         "hydra.errors.", "omegaconf.errors.", "Could not override '", "is not in struct",
         "Error: No such option", "Error: Invalid value for"}},
-      {RunClass::launch_fail,
+      {records::RunClass::launch_fail,
        "has no driver or GPU",
        {"Found no NVIDIA driver", "CUDA driver version is insufficient", "No CUDA GPUs are available",
         "no CUDA-capable device is detected", "Torch not compiled with CUDA enabled"}},
-      {RunClass::launch_fail,
+      {records::RunClass::launch_fail,
        "lacks a module",
        {"ModuleNotFoundError: No module named", "ImportError: ", "cannot open shared object file"}},
-      {RunClass::crash,
+      {records::RunClass::crash,
        "a connection between ranks was lost",
        {"Connection closed by peer", "Connection reset by peer", "ncclRemoteError", "Broken pipe"}}};
   return kAll;
@@ -83,9 +83,9 @@ std::optional<SaidFailure> failure_said_in(const std::string& text) {
   return std::nullopt;
 }
 
-bool says_failure(RunClass run_class, const std::string& text) {
+bool says_failure(records::RunClass run_class, const std::string& text) {
   const auto names_it = [&](const FailureWords& f) { return f.run_class == run_class && place_of(f, text); };
   return std::any_of(failures().begin(), failures().end(), names_it);
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -8,10 +8,10 @@
 
 #include "model/records/run_class.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct SaidFailure {
-  RunClass run_class = RunClass::crash;
+  records::RunClass run_class = records::RunClass::crash;
   const char* title = "";  // "out of device memory"
   std::string line;        // that says it
 };
@@ -19,6 +19,6 @@ struct SaidFailure {
 /// The most telling failure that the text names: memory before the lost connections that follow from it.
 std::optional<SaidFailure> failure_said_in(const std::string& text);
 /// True if the text names a failure of this class.
-bool says_failure(RunClass run_class, const std::string& text);
+bool says_failure(records::RunClass run_class, const std::string& text);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

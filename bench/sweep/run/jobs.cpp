@@ -8,7 +8,7 @@
 #include "model/base/text/json.h"
 #include "model/records/trial_id.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -147,7 +147,7 @@ Trial trial_from_json(const json& j, const std::string& file) {
                 kAgain);
   Trial t;
   t.id = j.at("id").get<std::string>();
-  require_trial_id(t.id, file);
+  records::require_trial_id(t.id, file);
   t.repetition = j.at("repetition").get<int64_t>();
   t.repeats = j.value("repeats", std::string());
   for (const auto& [key, value] : j.at("axes").items()) t.axes.emplace_back(key, value);
@@ -168,4 +168,4 @@ Trial trial_from_json(const json& j, const std::string& file) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -20,7 +20,7 @@
 
 #include "bench/sweep/results/trials.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 class JobDir {
  public:
@@ -61,4 +61,4 @@ nlohmann::json to_json(const Trial& t);
 /// Throws ConfigError.
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

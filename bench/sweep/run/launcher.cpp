@@ -9,7 +9,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 constexpr const char* kTag = "ISOBAR_SWEEP";
@@ -80,4 +80,4 @@ void LocalLauncher::cancel() {
   if (process_) process_->cancel();
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -12,7 +12,7 @@
 
 #include "bench/sweep/run/process.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct LaunchJob {
   std::string id;             // trial id
@@ -60,4 +60,4 @@ class LocalLauncher : public Launcher {
   std::unique_ptr<WatchedProcess> process_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::sweep

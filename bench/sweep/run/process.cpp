@@ -15,7 +15,7 @@
 #include "bench/sweep/run/proctree.h"
 #include "bench/sweep/run/supervise.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 WatchedProcess::WatchedProcess(const ProcessJob& job) {
   int control[2], report[2];
@@ -98,4 +98,4 @@ int kill_tagged(const std::string& entry) {
   return static_cast<int>(killed.size());
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

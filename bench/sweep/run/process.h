@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct ProcessLimits {
   double timeout_s = 0;      // wall clock; 0 = none
@@ -83,4 +83,4 @@ class WatchedProcess {
 /// their number. A list of process ids could be incomplete or name reused ids.
 int kill_tagged(const std::string& entry);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 std::string slurp(const std::string& path) {
@@ -111,4 +111,4 @@ int64_t oom_kills() {
   return 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

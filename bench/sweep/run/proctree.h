@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// All living descendants of `root`, without zombies.
 std::vector<pid_t> descendants(pid_t root);
@@ -18,4 +18,4 @@ bool environment_has(pid_t pid, const std::string& entry);
 /// OOM kills since boot.
 int64_t oom_kills();
 
-}  // namespace isobar
+}  // namespace isobar::sweep

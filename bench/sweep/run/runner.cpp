@@ -13,7 +13,7 @@
 #include "model/base/error.h"
 #include "model/base/text/progress.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -26,7 +26,7 @@ class Run {
 
   SweepOutcome operator()() {
     sort_out();
-    store_.rebuild(load_runs(options_.results, &outcome_.problems));
+    store_.rebuild(records::load_runs(options_.results, &outcome_.problems));
     execute();
     collect();
     return std::move(outcome_);
@@ -42,7 +42,7 @@ class Run {
         ++outcome_.adopted;
         verdict = dir.verdict();
       }
-      const bool again = options_.retry_failed && verdict && *verdict != RunClass::ok;
+      const bool again = options_.retry_failed && verdict && *verdict != records::RunClass::ok;
       if (dir.finished() && !again)
         ++outcome_.reused;
       else
@@ -96,7 +96,8 @@ class Run {
       throw std::runtime_error(dir.path().string() + ": " + v.message +
                                " -> make room; what is finished is kept");
     std::vector<std::string> unheard;  // collect() reads the files again and reports problems
-    if (!store_.put(load_run(dir.path(), &unheard))) store_.rebuild(load_runs(options_.results, &unheard));
+    if (!store_.put(records::load_run(dir.path(), &unheard)))
+      store_.rebuild(records::load_runs(options_.results, &unheard));
   }
 
   void collect() { store_.rebuild(collect_runs(matrix_, options_.results, outcome_)); }
@@ -113,11 +114,11 @@ class Run {
 }  // namespace
 
 bool SweepOutcome::complete() const {
-  return std::all_of(runs.begin(), runs.end(), [](const RunRecord& r) { return r.complete; });
+  return std::all_of(runs.begin(), runs.end(), [](const records::RunRecord& r) { return r.complete; });
 }
 
 bool is_complete(const fs::path& trial_dir) {
-  return fs::exists(trial_dir / "status.json") && load_run(trial_dir).complete;
+  return fs::exists(trial_dir / "status.json") && records::load_run(trial_dir).complete;
 }
 
 SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
@@ -135,4 +136,4 @@ SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const Sweep
   return Run(matrix, sweep, options, launcher)();
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

@@ -24,7 +24,7 @@
 #include "bench/sweep/run/launcher.h"
 #include "model/records/results.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 struct SweepOptions {
   std::filesystem::path results;
@@ -45,11 +45,11 @@ struct ClusterUse {
 };
 
 struct SweepOutcome {
-  std::vector<RunRecord> runs;        // one per trial of the matrix, in order
-  std::vector<std::string> problems;  // files that could not be read
-  int64_t started = 0;                // trials started now
-  int64_t reused = 0;                 // complete before
-  int64_t adopted = 0;                // finished, but an earlier sweep died before recording it
+  std::vector<records::RunRecord> runs;  // one per trial of the matrix, in order
+  std::vector<std::string> problems;     // files that could not be read
+  int64_t started = 0;                   // trials started now
+  int64_t reused = 0;                    // complete before
+  int64_t adopted = 0;                   // finished, but an earlier sweep died before recording it
   bool interrupted = false;
   std::optional<ClusterUse> used = std::nullopt;
   bool complete() const;  // every trial has a final class
@@ -61,4 +61,4 @@ SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const Sweep
 /// True if a trial's directory has a final verdict.
 bool is_complete(const std::filesystem::path& trial_dir);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

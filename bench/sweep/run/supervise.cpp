@@ -20,7 +20,7 @@
 
 #include "bench/sweep/run/proctree.h"
 
-namespace isobar {
+namespace isobar::sweep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -264,4 +264,4 @@ void supervise(const ProcessJob& job, int control, int report) {
   Supervisor(job, control, report).run();
 }
 
-}  // namespace isobar
+}  // namespace isobar::sweep

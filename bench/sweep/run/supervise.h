@@ -2,10 +2,10 @@
 #pragma once
 #include "bench/sweep/run/process.h"
 
-namespace isobar {
+namespace isobar::sweep {
 
 /// `control`: a byte requests cancellation, end-of-file means that the owner died. `report` receives one
 /// ProcessOutcome.
 [[noreturn]] void supervise(const ProcessJob& job, int control, int report);
 
-}  // namespace isobar
+}  // namespace isobar::sweep

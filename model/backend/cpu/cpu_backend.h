@@ -12,15 +12,16 @@ namespace isobar {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Plan& plan, std::byte* arena, std::byte* host = nullptr) : Backend(plan, arena, host) {}
-  void launch(const Op& op, int32_t micro, int32_t slot) override;
-  void launch(const Program& program, const RowRun& run);
+  CpuBackend(const plan::Plan& plan, std::byte* arena, std::byte* host = nullptr)
+      : Backend(plan, arena, host) {}
+  void launch(const plan::Op& op, int32_t micro, int32_t slot) override;
+  void launch(const plan::Program& program, const RowRun& run);
   const char* name() const override { return "cpu"; }
 
   // ---- for the functions of ops (cpu_ops.h) ----
   /// Weights of the rows of a loss's images, from their latitudes.
-  const std::vector<double>& row_weights(const LossAttrs& a);
-  void fetch(const Op& op, int32_t micro, int32_t slot) { Backend::fetch(op, micro, places(op, slot)); }
+  const std::vector<double>& row_weights(const plan::LossAttrs& a);
+  void fetch(const plan::Op& op, int32_t micro, int32_t slot) { Backend::fetch(op, micro, places(op, slot)); }
 
  private:
   const OpFunctions<CpuLaunch>& ops_ = cpu_ops();
@@ -29,9 +30,9 @@ class CpuBackend : public Backend {
 
 /// The kernels by which this CPU computes a plan: kind and type ("gemm bf16") -> kernel ("oneDNN 2.6.3,
 /// brg:avx512_core_bf16") -> number of ops. A function of plan, CPU, ISOBAR_MAX_ISA and library.
-std::map<std::string, std::map<std::string, int64_t>> cpu_kernels(const Plan& plan);
+std::map<std::string, std::map<std::string, int64_t>> cpu_kernels(const plan::Plan& plan);
 
 /// Scratch that the CPU kernels need for an op, with `threads` OpenMP threads.
-Workspace cpu_workspace(int threads);
+plan::Workspace cpu_workspace(int threads);
 
 }  // namespace isobar

@@ -5,7 +5,7 @@
 namespace isobar {
 namespace {
 
-void run_fetch(const CpuCall<OpKind::fetch>& c) {
+void run_fetch(const CpuCall<plan::OpKind::fetch>& c) {
   c.backend.fetch(c.op, c.micro, c.slot);
 }
 

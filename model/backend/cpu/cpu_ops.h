@@ -10,11 +10,11 @@ class CpuBackend;
 
 struct CpuLaunch {
   CpuBackend& backend;
-  const Op& op;
+  const plan::Op& op;
   int32_t micro, slot;
   const Backend& memory() const;
 };
-template <OpKind K>
+template <plan::OpKind K>
 using CpuCall = OpCall<K, CpuLaunch>;
 using CpuRow = KernelRow<CpuLaunch>;
 using CpuRows = std::span<const CpuRow>;
@@ -27,12 +27,12 @@ CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), drop
     pointwise_ops(), rms_norm_ops(), roll_ops(), rotary_ops(), swiglu_ops();
 
 // Kernels' arguments from an op's attributes
-Gemm gemm_of(const Op& op, const Plan& plan);
-Attention attention_of(const AttentionAttrs& a, DType act, bool biased = false);
-Patch patch_of(const ImageAttrs& a, DType act);
+Gemm gemm_of(const plan::Op& op, const plan::Plan& plan);
+Attention attention_of(const plan::AttentionAttrs& a, DType act, bool biased = false);
+Patch patch_of(const plan::ImageAttrs& a, DType act);
 /// Samples that only fill the last micro-batch; `scalars` may be null.
 inline int64_t padding_of(const float* scalars) {
-  return scalars ? static_cast<int64_t>(scalars[kPadding]) : 0;
+  return scalars ? static_cast<int64_t>(scalars[plan::kPadding]) : 0;
 }
 }  // namespace cpu
 

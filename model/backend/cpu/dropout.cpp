@@ -82,13 +82,13 @@ int64_t steps_begun(DType act) {
 }
 
 // `mask`: bytes, null if none is kept; `read`: the forward pass has written it
-template <OpKind K>
+template <plan::OpKind K>
 void run_dropout(const CpuCall<K>& c, DType act, void* x, uint8_t* mask, bool read) {
   const float* const scalars = c.in("scalars");
-  if (!scalars || scalars[kTraining] == 0) return;
+  if (!scalars || scalars[plan::kTraining] == 0) return;
   if (read) return dropout_by_mask(c.a.rate, mask, c.a.rows * c.a.cols, act, x);
   const DropoutDraw draw{static_cast<uint64_t>(c.a.seed), static_cast<uint64_t>(c.a.stream), c.a.rate,
-                         static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
+                         static_cast<int64_t>(scalars[plan::kStep]) + steps_begun(act)};
   for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
     const int64_t at = row * c.a.cols;
     dropout(draw, first * c.a.cols, rows * c.a.cols, act,
@@ -97,11 +97,11 @@ void run_dropout(const CpuCall<K>& c, DType act, void* x, uint8_t* mask, bool re
   });
 }
 
-void run_dropout_forward(const CpuCall<OpKind::dropout>& c) {
+void run_dropout_forward(const CpuCall<plan::OpKind::dropout>& c) {
   run_dropout(c, c.type_in("x"), c.out("x"), c.out("mask"), false);
 }
 
-void run_dropout_backward(const CpuCall<OpKind::dropout_backward>& c) {
+void run_dropout_backward(const CpuCall<plan::OpKind::dropout_backward>& c) {
   run_dropout(c, c.type_in("dx"), c.out("dx"), c.in("mask"), static_cast<bool>(c.view_in("mask")));
 }
 

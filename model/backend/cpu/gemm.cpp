@@ -324,19 +324,19 @@ int64_t gemm_workspace(const Gemm& g) {
 
 // ---- ops ----
 
-Gemm gemm_of(const Op& op, const Plan& plan) {
-  constexpr OpKind kGemm = OpKind::gemm;
-  const auto& a = op.as<GemmAttrs>();
-  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
+Gemm gemm_of(const plan::Op& op, const plan::Plan& plan) {
+  constexpr plan::OpKind kGemm = plan::OpKind::gemm;
+  const auto& a = op.as<plan::GemmAttrs>();
+  const auto type = [&](const plan::View& v) { return plan.buffers[v.buffer].dtype; };
   return {a.m,
           a.n,
           a.k,
           a.trans_a,
           a.trans_b,
-          type(in<kGemm>(op, "A")),
-          type(in<kGemm>(op, "B")),
-          type(out<kGemm>(op, "C")),
-          static_cast<bool>(in<kGemm>(op, "bias")),
+          type(plan::in<kGemm>(op, "A")),
+          type(plan::in<kGemm>(op, "B")),
+          type(plan::out<kGemm>(op, "C")),
+          static_cast<bool>(plan::in<kGemm>(op, "bias")),
           a.accumulate,
           a.tf32,
           a.scale};
@@ -344,7 +344,7 @@ Gemm gemm_of(const Op& op, const Plan& plan) {
 
 namespace {
 
-void run_gemm(const CpuCall<OpKind::gemm>& c) {
+void run_gemm(const CpuCall<plan::OpKind::gemm>& c) {
   gemm(gemm_of(c.op, c.memory().plan()), c.in("A"), c.in("B"), c.in("bias"), c.out("C"));
 }
 

@@ -305,9 +305,9 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
 
 namespace {
 
-template <OpKind K>
+template <plan::OpKind K>
 Loss loss_of(const CpuCall<K>& c, bool masked, const float* mask) {
-  const LossWeights& w = c.a.weighed();
+  const plan::LossWeights& w = c.a.weighed();
   const auto or_null = [](const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); };
   return {c.a.kind,
           c.a.delta,
@@ -320,22 +320,22 @@ Loss loss_of(const CpuCall<K>& c, bool masked, const float* mask) {
           mask};
 }
 
-void run_loss_sums(const CpuCall<OpKind::loss_sums>& c) {
+void run_loss_sums(const CpuCall<plan::OpKind::loss_sums>& c) {
   loss_sums(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
             loss_of(c, static_cast<bool>(c.in("mask")), c.in("mask")));
 }
 
-void run_loss(const CpuCall<OpKind::loss>& c) {  // metrics: loss, then one RMSE a channel
+void run_loss(const CpuCall<plan::OpKind::loss>& c) {  // metrics: loss, then one RMSE a channel
   const bool masked = c.view_in("sums").count > c.a.image.batch * loss_sums_size(c.a.image.channels, false);
   float* const metrics = c.out("metrics");
   loss(patch_of(c.a.image, c.type_in("sums")), c.in("sums"), c.a.weight, metrics, metrics + 1,
        loss_of(c, masked, nullptr), padding_of(c.in("scalars")));
 }
 
-void run_loss_backward(const CpuCall<OpKind::loss_backward>& c) {
+void run_loss_backward(const CpuCall<plan::OpKind::loss_backward>& c) {
   const float* const scalars = c.in("scalars");
   loss_backward(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
-                scalars ? c.a.weight * scalars[kLossScale] : c.a.weight, c.out("dpred"),
+                scalars ? c.a.weight * scalars[plan::kLossScale] : c.a.weight, c.out("dpred"),
                 loss_of(c, static_cast<bool>(c.in("mask")), c.in("mask")));
 }
 

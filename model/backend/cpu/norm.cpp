@@ -83,34 +83,34 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 
 namespace {
 
-void run_residual_norm(const CpuCall<OpKind::residual_norm>& c) {
+void run_residual_norm(const CpuCall<plan::OpKind::residual_norm>& c) {
   residual_norm_forward(
       {c.a.rows, c.a.cols, c.a.eps, c.a.period, c.type_out("h"), c.a.row0, c.type_in("residual")},
       c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"),
       c.out("rstd"));
 }
 
-void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c) {
+void run_residual_norm_backward(const CpuCall<plan::OpKind::residual_norm_backward>& c) {
   residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("dh"), 0, c.type_in("x")}, c.in("x"),
                          c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
                          c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate);
 }
 
-void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
+void run_residual_add(const CpuCall<plan::OpKind::residual_add>& c) {
   c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
     const int64_t n = rows * c.a.cols;
-    const auto part = [&](const View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
+    const auto part = [&](const plan::View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
     residual_add(n, c.type_in("y"), part(c.view_in("residual"), from), part(c.view_in("y"), row),
                  part(c.view_out("x"), row), c.type_in("residual"));
   });
 }
 
-void run_norm_residual(const CpuCall<OpKind::norm_residual>& c) {
+void run_norm_residual(const CpuCall<plan::OpKind::norm_residual>& c) {
   norm_residual({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
                 c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"));
 }
 
-void run_norm_residual_backward(const CpuCall<OpKind::norm_residual_backward>& c) {
+void run_norm_residual_backward(const CpuCall<plan::OpKind::norm_residual_backward>& c) {
   norm_residual_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("mean"),
                          c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"),
                          c.out("dbeta"), c.out("dbias"), c.a.accumulate);

@@ -60,7 +60,7 @@ void patch_gather(const Patch& s, const float* image, void* patches) {
 
 // ---- ops ----
 
-Patch patch_of(const ImageAttrs& a, DType act) {
+Patch patch_of(const plan::ImageAttrs& a, DType act) {
   const int64_t all = a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
   const int64_t tokens = a.tokens > 0 ? a.tokens : all;
   const int64_t rows = a.rows > 0 ? a.rows : a.batch * tokens - a.row0;
@@ -69,7 +69,7 @@ Patch patch_of(const ImageAttrs& a, DType act) {
 
 namespace {
 
-void run_patch_gather(const CpuCall<OpKind::patch_gather>& c) {
+void run_patch_gather(const CpuCall<plan::OpKind::patch_gather>& c) {
   patch_gather(patch_of(c.a, c.type_out("patches")), c.in("image"), c.out("patches"));
 }
 

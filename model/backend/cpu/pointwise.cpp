@@ -168,34 +168,34 @@ double squared_sum(int64_t n, const void* x, DType type) {
 
 namespace {
 
-void run_activation(const CpuCall<OpKind::activation>& c) {
+void run_activation(const CpuCall<plan::OpKind::activation>& c) {
   activation_forward(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"));
 }
 
-void run_activation_backward(const CpuCall<OpKind::activation_backward>& c) {
+void run_activation_backward(const CpuCall<plan::OpKind::activation_backward>& c) {
   activation_backward(c.a.function, c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
                       c.out("dbias"), c.a.accumulate);
 }
 
-void run_column_sum(const CpuCall<OpKind::column_sum>& c) {
+void run_column_sum(const CpuCall<plan::OpKind::column_sum>& c) {
   column_sum(c.a.rows, c.a.cols, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate);
 }
 
-void run_period_sum(const CpuCall<OpKind::period_sum>& c) {
+void run_period_sum(const CpuCall<plan::OpKind::period_sum>& c) {
   period_sum(c.a.rows, c.a.cols, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate);
 }
 
-void run_zero(const CpuCall<OpKind::zero>& c) {
+void run_zero(const CpuCall<plan::OpKind::zero>& c) {
   std::memset(c.out("x"), 0, c.view_out("x").count * size_of(c.type_out("x")));
 }
 
-void run_cast(const CpuCall<OpKind::cast>& c) {
+void run_cast(const CpuCall<plan::OpKind::cast>& c) {
   const auto run = c.a.accumulate ? cast_add : cast;
   run(c.a.count, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"));
 }
 
-void run_copy(const CpuCall<OpKind::copy>& c) {
-  if (c.op.lane != Lane::compute) {  // other lanes must not use the compute lane's threads
+void run_copy(const CpuCall<plan::OpKind::copy>& c) {
+  if (c.op.lane != plan::Lane::compute) {  // other lanes must not use the compute lane's threads
     std::memcpy(c.out("y"), c.in("x"), c.view_in("x").count * size_of(c.type_in("x")));
     return;
   }
@@ -207,7 +207,7 @@ void run_copy(const CpuCall<OpKind::copy>& c) {
        c.in("x"), c.out("y"));
 }
 
-void run_squared_sum(const CpuCall<OpKind::squared_sum>& c) {
+void run_squared_sum(const CpuCall<plan::OpKind::squared_sum>& c) {
   float* const sum = c.out("sum");
   const double before = c.a.accumulate ? static_cast<double>(*sum) : 0.0;
   *sum = static_cast<float>(squared_sum(c.a.count, c.in("x"), c.type_in("x")) + before);

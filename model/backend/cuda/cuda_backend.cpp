@@ -18,10 +18,10 @@ namespace {
 constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to this size are pinned, and kept
 
 // True without ZeRO: every parameter has its 16-bit copy at the same offset.
-bool mirrored(const Plan& plan) {
+bool mirrored(const plan::Plan& plan) {
   if (!plan.params16_all || plan.params16_all.count != plan.params_all.count) return false;
   int64_t end = 0;
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     if (p.half) return false;
     end = std::max(end, p.offset + p.count);
   }
@@ -30,7 +30,7 @@ bool mirrored(const Plan& plan) {
 
 }  // namespace
 
-CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
+CudaBackend::CudaBackend(const plan::Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
                          const BackendOptions& options)
     : Backend(plan, arena, host),
       streams_(streams),
@@ -40,8 +40,8 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, std::byte* host, co
       inputs_(plan),
       fusion_at_(plan.ops.size(), -1),
       taken_in_(plan.ops.size()) {
-  for (const Op& op : plan.ops) {
-    const auto* loss = std::get_if<LossAttrs>(&op.attrs);
+  for (const plan::Op& op : plan.ops) {
+    const auto* loss = std::get_if<plan::LossAttrs>(&op.attrs);
     if (!loss || rows_.contains(loss->image.height)) continue;
     const int64_t height = loss->image.height;
     const std::vector<double> weights = row_weights(height, loss->weighed().latitudes);
@@ -58,16 +58,16 @@ CudaBackend::~CudaBackend() = default;
 
 // ---- operands ----
 
-std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
+std::byte* CudaBackend::workspace(const plan::Op& op, int32_t slot) const {
   return CudaLaunch::workspace_at(*this, op, slot);
 }
 
-Attention CudaBackend::attention_of(const Op& op) const {
-  constexpr OpKind kForward = OpKind::attention, kBackward = OpKind::attention_backward;
-  Attention a = cuda::attention_of(op.as<AttentionAttrs>(),
-                                   plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
+Attention CudaBackend::attention_of(const plan::Op& op) const {
+  constexpr plan::OpKind kForward = plan::OpKind::attention, kBackward = plan::OpKind::attention_backward;
+  Attention a = cuda::attention_of(op.as<plan::AttentionAttrs>(),
+                                   plan_.buffers[plan::in<kForward, kBackward>(op, "q").buffer].dtype,
                                    options_.deterministic);
-  a.biased = static_cast<bool>(bias_of_scores(op));
+  a.biased = static_cast<bool>(plan::bias_of_scores(op));
   return a;
 }
 
@@ -94,11 +94,11 @@ CudaBackend::AttentionUse CudaBackend::by_cudnn(AttentionUse use) {
 
 void CudaBackend::prepare_attention() {
   std::set<std::string> seen;
-  for (const Op& op : plan_.ops) {
-    const bool backward = op.kind == OpKind::attention_backward;
-    if (op.kind != OpKind::attention && !backward) continue;
+  for (const plan::Op& op : plan_.ops) {
+    const bool backward = op.kind == plan::OpKind::attention_backward;
+    if (op.kind != plan::OpKind::attention && !backward) continue;
     const Attention a = attention_of(op);
-    const int64_t bytes = workspace_of(op).count * size_of(DType::f32);
+    const int64_t bytes = plan::workspace_of(op).count * size_of(DType::f32);
     AttentionUse use{a, backward, path_of(a, backward), "", bytes, ""};
     if (use.path == AttentionPath::cudnn) use = by_cudnn(std::move(use));
     if (use.path == AttentionPath::hopper && backward && hopper_backward_workspace(a) > bytes)
@@ -109,9 +109,9 @@ void CudaBackend::prepare_attention() {
 
 // ---- ops ----
 
-Loss CudaBackend::loss_of(const LossAttrs& a, bool masked, const float* mask) const {
+Loss CudaBackend::loss_of(const plan::LossAttrs& a, bool masked, const float* mask) const {
   if (a.kind == LossKind::projection) throw std::logic_error("projections run on CPUs only");
-  const LossWeights& w = a.weighed();
+  const plan::LossWeights& w = a.weighed();
   Loss l{.kind = a.kind, .delta = a.delta};
   const auto fill = [](float* to, const std::vector<float>& from, float absent) {
     std::fill_n(to, kMaxChannels, absent);
@@ -127,24 +127,24 @@ Loss CudaBackend::loss_of(const LossAttrs& a, bool masked, const float* mask) co
   return l;
 }
 
-size_t CudaBackend::index_of(const Op& op) const {
-  const std::less<const Op*> before;
-  const Op *first = plan_.ops.data(), *end = first + plan_.ops.size();
+size_t CudaBackend::index_of(const plan::Op& op) const {
+  const std::less<const plan::Op*> before;
+  const plan::Op *first = plan_.ops.data(), *end = first + plan_.ops.size();
   return before(&op, first) || !before(&op, end) ? plan_.ops.size() : static_cast<size_t>(&op - first);
 }
 
-void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
+void CudaBackend::launch(const plan::Op& op, int32_t micro, int32_t slot) {
   launch_on(op, micro, slot, streams_[op.lane]);
 }
 
-void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
+void CudaBackend::launch_on(const plan::Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
   if (done_by_product(op, slot, stream)) return;
   const auto run = ops_[op.kind];
   if (!run) throw std::logic_error(op.path + ": the GPU backend does not run this kind");
   run({*this, op, micro, slot, stream});
 }
 
-void CudaBackend::fetch_now(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
+void CudaBackend::fetch_now(const plan::Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
   inputs_.reserve(1);
   fill(op, micro, 0);
   inputs_.copy(op, 0, places(op, slot), stream);
@@ -157,15 +157,15 @@ CudaBackend& backend_of(const CudaLaunch& c) {
   return static_cast<CudaBackend&>(c.backend);
 }
 
-void run_fetch(const CudaCall<OpKind::fetch>& c) {
+void run_fetch(const CudaCall<plan::OpKind::fetch>& c) {
   backend_of(c).fetch_now(c.op, c.micro, c.slot, c.stream);
 }
 
-void run_gemm(const CudaCall<OpKind::gemm>& c) {
+void run_gemm(const CudaCall<plan::OpKind::gemm>& c) {
   backend_of(c).gemm(c.op, c.slot, c.stream);
 }
 
-void run_attention(const CudaCall<OpKind::attention>& c) {
+void run_attention(const CudaCall<plan::OpKind::attention>& c) {
   CudaBackend& b = backend_of(c);
   Attention a = b.attention_of(c.op);
   a.bias = c.in("bias");
@@ -184,7 +184,7 @@ void run_attention(const CudaCall<OpKind::attention>& c) {
   }
 }
 
-void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
+void run_attention_backward(const CudaCall<plan::OpKind::attention_backward>& c) {
   CudaBackend& b = backend_of(c);
   Attention a = b.attention_of(c.op);
   a.bias = c.in("bias");
@@ -206,24 +206,24 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
                     c.out("dbias"), c.stream);
 }
 
-void run_attention_merge(const CudaCall<OpKind::attention_merge>& c) {
+void run_attention_merge(const CudaCall<plan::OpKind::attention_merge>& c) {
   attention_merge(attention_of(c.a.of, c.type_in("o"), false), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
                   c.out("lse"), c.stream);
 }
 
-void run_loss_sums(const CudaCall<OpKind::loss_sums>& c) {
+void run_loss_sums(const CudaCall<plan::OpKind::loss_sums>& c) {
   loss_sums(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
             backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.workspace(),
             c.stream);
 }
 
-void run_loss(const CudaCall<OpKind::loss>& c) {
+void run_loss(const CudaCall<plan::OpKind::loss>& c) {
   const bool masked = c.view_in("sums").count > c.a.image.batch * loss_sums_size(c.a.image.channels, false);
   loss(patch_of(c.a.image, c.type_in("sums")), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"),
        backend_of(c).loss_of(c.a, masked, nullptr), c.stream);
 }
 
-void run_loss_backward(const CudaCall<OpKind::loss_backward>& c) {
+void run_loss_backward(const CudaCall<plan::OpKind::loss_backward>& c) {
   loss_backward(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
                 c.a.weight, c.in("scalars"), c.out("dpred"),
                 backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.stream);
@@ -247,10 +247,10 @@ const OpFunctions<CudaLaunch>& cuda_ops() {
 
 // ---- host copies ----
 
-std::byte* CudaBackend::host(const View& v) {
-  const Buffer& b = plan_.buffers[v.buffer];
-  if (b.kind == BufferKind::host) return at(v);  // it is in host memory
-  if (b.kind == BufferKind::scratch || b.kind == BufferKind::saved)
+std::byte* CudaBackend::host(const plan::View& v) {
+  const plan::Buffer& b = plan_.buffers[v.buffer];
+  if (b.kind == plan::BufferKind::host) return at(v);  // it is in host memory
+  if (b.kind == plan::BufferKind::scratch || b.kind == plan::BufferKind::saved)
     throw std::logic_error(b.name + ": only persistent buffers have host copies");
   std::byte* copy;
   if (b.bytes() <= kSmall) {
@@ -265,37 +265,38 @@ std::byte* CudaBackend::host(const View& v) {
   return copy + v.offset * size_of(b.dtype);
 }
 
-void CudaBackend::copy_each(const std::vector<View>& views, cudaMemcpyKind kind) {
+void CudaBackend::copy_each(const std::vector<plan::View>& views, cudaMemcpyKind kind) {
   const bool up = kind == cudaMemcpyHostToDevice;
-  if (observer_) observer_->begin_engine(up ? EngineWork::upload : EngineWork::download);
-  for (const View& v : views) {
-    const Buffer* b = v ? &plan_.buffers[v.buffer] : nullptr;
-    if (!b || b->kind == BufferKind::host) continue;
+  if (observer_) observer_->begin_engine(up ? trace::EngineWork::upload : trace::EngineWork::download);
+  for (const plan::View& v : views) {
+    const plan::Buffer* b = v ? &plan_.buffers[v.buffer] : nullptr;
+    if (!b || b->kind == plan::BufferKind::host) continue;
     const auto bytes = static_cast<size_t>(v.count * size_of(b->dtype));
     std::byte *here = host(v), *there = at(v);
-    ISOBAR_CUDA(cudaMemcpyAsync(up ? there : here, up ? here : there, bytes, kind, streams_[Lane::compute]));
+    ISOBAR_CUDA(
+        cudaMemcpyAsync(up ? there : here, up ? here : there, bytes, kind, streams_[plan::Lane::compute]));
   }
   if (observer_) observer_->end_engine();
 }
 
-void CudaBackend::download(const std::vector<View>& views) {
+void CudaBackend::download(const std::vector<plan::View>& views) {
   copy_each(views, cudaMemcpyDeviceToHost);
-  ISOBAR_CUDA(cudaStreamSynchronize(streams_[Lane::compute]));
+  ISOBAR_CUDA(cudaStreamSynchronize(streams_[plan::Lane::compute]));
 }
 
 // Programs begin after the compute stream's work, so everything that runs later sees the upload.
-void CudaBackend::upload(const std::vector<View>& views) {
+void CudaBackend::upload(const std::vector<plan::View>& views) {
   copy_each(views, cudaMemcpyHostToDevice);
 }
 
 void CudaBackend::drop_host_copies() {
-  ISOBAR_CUDA(cudaStreamSynchronize(streams_[Lane::compute]));
+  ISOBAR_CUDA(cudaStreamSynchronize(streams_[plan::Lane::compute]));
   large_.clear();
 }
 
 // ---- fetch ----
 
-void CudaBackend::fill(const Op& op, int32_t micro, int index, bool hidden) {
+void CudaBackend::fill(const plan::Op& op, int32_t micro, int index, bool hidden) {
   fetch(op, micro, inputs_.to_fill(op, index), hidden);
 }
 

@@ -39,21 +39,21 @@ struct BackendOptions {
 class CudaBackend : public Backend {
  public:
   /// `host`: pinned memory of plan.memory.host bytes, or null.
-  CudaBackend(const Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
+  CudaBackend(const plan::Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
               const BackendOptions& options);
   ~CudaBackend() override;
 
   /// Chooses all algorithms. GemmChoice::timed overwrites the arena and leaves it zeroed.
   void prepare();
   /// On the op's lane. A fetch uses the first pinned buffer.
-  void launch(const Op& op, int32_t micro, int32_t slot) override;
-  void launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
+  void launch(const plan::Op& op, int32_t micro, int32_t slot) override;
+  void launch_on(const plan::Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
   void sync() override { streams_.sync(); }
   const char* name() const override { return "cuda"; }
 
-  std::byte* host(const View& v) override;
-  void download(const std::vector<View>& views) override;
-  void upload(const std::vector<View>& views) override;
+  std::byte* host(const plan::View& v) override;
+  void download(const std::vector<plan::View>& views) override;
+  void upload(const std::vector<plan::View>& views) override;
   void drop_host_copies() override;
   void observe(OpObserver* observer) { observer_ = observer; }
 
@@ -61,17 +61,17 @@ class CudaBackend : public Backend {
   Inputs& inputs() { return inputs_; }
   const Inputs& inputs() const { return inputs_; }
   /// Has the data source fill a pinned buffer; `hidden`: while the device is busy.
-  void fill(const Op& fetch, int32_t micro, int index, bool hidden = false);
+  void fill(const plan::Op& fetch, int32_t micro, int index, bool hidden = false);
 
   // ---- for the functions of ops ----
   /// `mask`: null if the op has none
-  Loss loss_of(const LossAttrs& a, bool masked, const float* mask) const;
-  Attention attention_of(const Op& op) const;
+  Loss loss_of(const plan::LossAttrs& a, bool masked, const float* mask) const;
+  Attention attention_of(const plan::Op& op) const;
   AttentionPath path_of(const Attention& a, bool backward) const;
   CudnnAttention& cudnn() { return *cudnn_; }
-  void gemm(const Op& op, int32_t slot, cudaStream_t stream);
+  void gemm(const plan::Op& op, int32_t slot, cudaStream_t stream);
   /// A fetch by the first pinned buffer
-  void fetch_now(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
+  void fetch_now(const plan::Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
 
   const Gemms& gemms() const { return gemms_; }
   struct AttentionUse {
@@ -86,24 +86,24 @@ class CudaBackend : public Backend {
   const std::vector<AttentionUse>& attentions() const { return attentions_; }
   /// Ops fused into products, after prepare(); and the plan with their operands at the products.
   const std::vector<Fusion>& fusions() const { return fusions_; }
-  const Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
+  const plan::Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
 
  private:
   using Slots = std::vector<std::set<int32_t>>;  // slots with which each routine runs
-  void copy_each(const std::vector<View>& views, cudaMemcpyKind kind);
+  void copy_each(const std::vector<plan::View>& views, cudaMemcpyKind kind);
   void prepare_attention();
-  AttentionUse by_cudnn(AttentionUse use);  // or by our own kernels, where it does not take the shape
-  size_t index_of(const Op& op) const;      // in the plan; its number of ops if `op` is not in it
+  AttentionUse by_cudnn(AttentionUse use);    // or by our own kernels, where it does not take the shape
+  size_t index_of(const plan::Op& op) const;  // in the plan; its number of ops if `op` is not in it
   void prepare_products(const Slots& slots);
   void choose_fusions(const Slots& slots);
   bool pays(const Fusion& f, const std::set<int32_t>& slots);
-  const Fusion* fusion_of(const Op& product) const;
-  bool taken_in(const Op& op, Fused kind) const;
-  GemmOperands operands_of(const Op& op, int32_t slot, const Fusion* f) const;
-  std::byte* workspace(const Op& op, int32_t slot) const;
-  void sum_gradient(const Op& op, int32_t slot, cudaStream_t stream);
+  const Fusion* fusion_of(const plan::Op& product) const;
+  bool taken_in(const plan::Op& op, Fused kind) const;
+  GemmOperands operands_of(const plan::Op& op, int32_t slot, const Fusion* f) const;
+  std::byte* workspace(const plan::Op& op, int32_t slot) const;
+  void sum_gradient(const plan::Op& op, int32_t slot, cudaStream_t stream);
   /// True if nothing is left to launch of an op that a product has taken in.
-  bool done_by_product(const Op& op, int32_t slot, cudaStream_t stream);
+  bool done_by_product(const plan::Op& op, int32_t slot, cudaStream_t stream);
 
   const OpFunctions<CudaLaunch>& ops_ = cuda_ops();
   const Streams& streams_;
@@ -120,7 +120,7 @@ class CudaBackend : public Backend {
   std::vector<int32_t> fusion_at_;    // by op of the plan, for products: index into fusions_, or -1
   std::vector<uint8_t> taken_in_;     // by op: bits of Fused
   std::map<GemmKey, bool> verdicts_;  // whether fused products pay
-  std::optional<Plan> as_run_;
+  std::optional<plan::Plan> as_run_;
   std::map<int32_t, std::unique_ptr<PinnedMemory>> small_;  // host copies by buffer
   std::map<int32_t, std::vector<std::byte>> large_;
 };

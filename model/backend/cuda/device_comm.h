@@ -16,7 +16,7 @@ class DeviceComm {
   /// those of an all_to_all, for which the host then waits. `in`, `out`: device addresses of reads[0] and
   /// writes[0], null if absent; counts in elements of `t`. Semantics are those of Comm::post
   /// (model/comm/comm.h).
-  virtual void launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
+  virtual void launch(const plan::Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
                       const int32_t* offsets, DType t, cudaStream_t stream) = 0;
   /// Throws if a transfer has failed in the background; called while the host waits for the device.
   virtual void check() = 0;

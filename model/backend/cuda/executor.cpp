@@ -36,14 +36,14 @@ void grow(std::vector<Event>& events, size_t count, bool timed) {
 }  // namespace
 
 // Waits of ops fused into products move to the products.
-static StreamOrder order_of(const CudaBackend& backend, const Program& program) {
+static StreamOrder order_of(const CudaBackend& backend, const plan::Program& program) {
   if (backend.fusions().empty()) return StreamOrder(program);
-  Program as_run = program;
-  relink(backend.as_run(), as_run);
+  plan::Program as_run = program;
+  plan::relink(backend.as_run(), as_run);
   return StreamOrder(as_run);
 }
 
-DeviceExecutor::Kept::Kept(const CudaBackend& backend, const Program& program)
+DeviceExecutor::Kept::Kept(const CudaBackend& backend, const plan::Program& program)
     : order(order_of(backend, program)) {}
 
 DeviceExecutor::Kept::~Kept() {
@@ -53,7 +53,7 @@ DeviceExecutor::Kept::~Kept() {
     if (g) cudaGraphDestroy(g);
 }
 
-DeviceExecutor::DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm,
+DeviceExecutor::DeviceExecutor(const plan::Plan& plan, CudaBackend& backend, DeviceComm* comm,
                                const Streams& streams, const ExecutorOptions& options)
     : plan_(plan),
       backend_(backend),
@@ -71,22 +71,24 @@ void DeviceExecutor::reset_op_times() {
   std::fill(routine_times_.begin(), routine_times_.end(), OpTime{});
 }
 
-void DeviceExecutor::keep(const Program& program, bool ahead) {
+void DeviceExecutor::keep(const plan::Program& program, bool ahead) {
   auto kept = std::make_unique<Kept>(backend_, program);
-  for (const Instr& i : program.instrs) kept->fetches += plan_.ops[i.op].kind == OpKind::fetch ? 1 : 0;
+  for (const plan::Instr& i : program.instrs)
+    kept->fetches += plan_.ops[i.op].kind == plan::OpKind::fetch ? 1 : 0;
   int32_t before = -1;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
-    const Instr& instr = program.instrs[i];
-    if (instr.lane != Lane::compute || instr.invocation == before) continue;
+    const plan::Instr& instr = program.instrs[i];
+    if (instr.lane != plan::Lane::compute || instr.invocation == before) continue;
     before = instr.invocation;
     kept->stretches.push_back({static_cast<int32_t>(i), routine_of(instr.op)});
   }
   grow(kept->marks, kept->stretches.empty() ? 0 : kept->stretches.size() + 1, true);
   for (const Enqueue& e : kept->order.list) {
     const int32_t op = program.instrs[static_cast<size_t>(e.instr)].op;
-    const Op& run = plan_.ops[static_cast<size_t>(op)];
-    if (is_collective(run.kind)) kept->transfers.push_back({op, e.lane, Event(true)});
-    kept->host_waits |= run.kind == OpKind::all_to_all && in<OpKind::all_to_all>(run, "offsets");
+    const plan::Op& run = plan_.ops[static_cast<size_t>(op)];
+    if (plan::is_collective(run.kind)) kept->transfers.push_back({op, e.lane, Event(true)});
+    kept->host_waits |=
+        run.kind == plan::OpKind::all_to_all && plan::in<plan::OpKind::all_to_all>(run, "offsets");
   }
   kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing(options_.keep_free));
   // A graph copies from one buffer for each of its fetches.
@@ -96,8 +98,9 @@ void DeviceExecutor::keep(const Program& program, bool ahead) {
 }
 
 int32_t DeviceExecutor::routine_of(int32_t op) const {
-  const auto at = std::find_if(plan_.routines.begin(), plan_.routines.end(),
-                               [&](const Routine& r) { return op >= r.first && op < r.first + r.count; });
+  const auto at = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const plan::Routine& r) {
+    return op >= r.first && op < r.first + r.count;
+  });
   return static_cast<int32_t>(at - plan_.routines.begin());
 }
 
@@ -106,9 +109,9 @@ std::string DeviceExecutor::now_running() const {
   if (op >= 0) return plan_.ops[static_cast<size_t>(op)].path + " (being enqueued)";
   if (!waiting_.load(std::memory_order_relaxed)) return "idle";
   std::string busy;
-  for (int i = 0; i < kLanes; ++i)
-    if (const auto lane = static_cast<Lane>(i); cudaStreamQuery(streams_[lane]) == cudaErrorNotReady)
-      busy += std::string(busy.empty() ? "" : ", ") + name_of(lane);
+  for (int i = 0; i < plan::kLanes; ++i)
+    if (const auto lane = static_cast<plan::Lane>(i); cudaStreamQuery(streams_[lane]) == cudaErrorNotReady)
+      busy += std::string(busy.empty() ? "" : ", ") + plan::name_of(lane);
   const std::string transfers = transfers_under_way();
   return "the device, streams that are not done: " + (busy.empty() ? "none" : busy) +
          (transfers.empty() ? "" : "; first transfers that are not over: " + transfers);
@@ -120,7 +123,7 @@ std::string DeviceExecutor::transfers_under_way() const {
   const Kept* kept = running_.load(std::memory_order_acquire);
   if (!kept || kept->marks.empty()) return "";
   std::string text;
-  std::array<bool, kLanes> seen{};
+  std::array<bool, plan::kLanes> seen{};
   for (const Kept::Transfer& t : kept->transfers) {
     float since_begin_ms = 0;
     bool& found = seen[static_cast<size_t>(t.lane)];
@@ -135,7 +138,7 @@ std::string DeviceExecutor::transfers_under_way() const {
 
 // ---- a run ----
 
-void DeviceExecutor::operator()(const Program& program, int32_t step) {
+void DeviceExecutor::operator()(const plan::Program& program, int32_t step) {
   const auto at = kept_.find(&program);
   std::unique_ptr<Kept> once;
   if (at == kept_.end()) once = std::make_unique<Kept>(backend_, program);
@@ -145,7 +148,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
   const int64_t began = now_ns();
   if (kept.ahead) {
     if (!kept.fetched) fetch_ahead(program, kept, step, false);
-    backend_.inputs().wait(kept.set, streams_[Lane::compute]);
+    backend_.inputs().wait(kept.set, streams_[plan::Lane::compute]);
   }
   if (options_.graphs && !once && !kept.host_waits && kept.runs > 0 && recorder_ == nullptr) {
     if (!kept.exec[static_cast<size_t>(kept.set)]) capture(program, kept, step);
@@ -166,37 +169,37 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
 
 // All lanes begin after the compute stream, which has the uploads.
 void DeviceExecutor::fork(const StreamOrder& order) {
-  const cudaStream_t compute = streams_[Lane::compute];
+  const cudaStream_t compute = streams_[plan::Lane::compute];
   ISOBAR_CUDA(cudaEventRecord(begin_.get(), compute));
-  for (int lane = 1; lane < kLanes; ++lane)
+  for (int lane = 1; lane < plan::kLanes; ++lane)
     if (order.used[static_cast<size_t>(lane)])
-      ISOBAR_CUDA(cudaStreamWaitEvent(streams_[static_cast<Lane>(lane)], begin_.get(), 0));
+      ISOBAR_CUDA(cudaStreamWaitEvent(streams_[static_cast<plan::Lane>(lane)], begin_.get(), 0));
 }
 
 void DeviceExecutor::join(const StreamOrder& order) {
-  for (int lane = 1; lane < kLanes; ++lane) {
+  for (int lane = 1; lane < plan::kLanes; ++lane) {
     if (!order.used[static_cast<size_t>(lane)]) continue;
     const Event& end = lane_end_[static_cast<size_t>(lane)];
-    ISOBAR_CUDA(cudaEventRecord(end.get(), streams_[static_cast<Lane>(lane)]));
-    ISOBAR_CUDA(cudaStreamWaitEvent(streams_[Lane::compute], end.get(), 0));
+    ISOBAR_CUDA(cudaEventRecord(end.get(), streams_[static_cast<plan::Lane>(lane)]));
+    ISOBAR_CUDA(cudaStreamWaitEvent(streams_[plan::Lane::compute], end.get(), 0));
   }
 }
 
-void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t step, Mode mode) {
+void DeviceExecutor::enqueue(const plan::Program& program, const Kept& kept, int32_t step, Mode mode) {
   const StreamOrder& order = kept.order;
   grow(events_, static_cast<size_t>(order.events), false);
   if (mode == Mode::timed) {
     grow(timed_, 2 * program.instrs.size(), true);
-    ISOBAR_CUDA(cudaEventRecord(timed_begin_.get(), streams_[Lane::compute]));
+    ISOBAR_CUDA(cudaEventRecord(timed_begin_.get(), streams_[plan::Lane::compute]));
   }
   fork(order);
   int fetched = 0;
   size_t stretch = 0, transfer = 0;
   for (const Enqueue& e : order.list) {
-    const Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
+    const plan::Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
     const cudaStream_t stream = streams_[e.lane];
     if (stretch < kept.stretches.size() && kept.stretches[stretch].instr == e.instr)
-      mark(kept.marks[stretch++], streams_[Lane::compute], mode);
+      mark(kept.marks[stretch++], streams_[plan::Lane::compute], mode);
     current_.store(instr.op, std::memory_order_relaxed);
     for (const int32_t event : e.waits)
       ISOBAR_CUDA(cudaStreamWaitEvent(stream, events_[static_cast<size_t>(event)].get(), 0));
@@ -212,7 +215,7 @@ void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t s
     if (e.event >= 0) ISOBAR_CUDA(cudaEventRecord(events_[static_cast<size_t>(e.event)].get(), stream));
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (stretch > 0) mark(kept.marks[stretch], streams_[Lane::compute], mode);
+  if (stretch > 0) mark(kept.marks[stretch], streams_[plan::Lane::compute], mode);
   current_.store(-1, std::memory_order_relaxed);
 }
 
@@ -222,10 +225,10 @@ void DeviceExecutor::mark(const Event& event, cudaStream_t stream, Mode mode) {
       event.get(), stream, mode == Mode::capture ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
-void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode,
+void DeviceExecutor::launch(const plan::Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode,
                             int& fetched) {
-  const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
-  if (op.kind == OpKind::fetch) {
+  const plan::Op& op = plan_.ops[static_cast<size_t>(instr.op)];
+  if (op.kind == plan::OpKind::fetch) {
     Inputs& inputs = backend_.inputs();
     const auto to = backend_.places(op, instr.slot);
     if (kept.ahead) return inputs.land(op, fetched++, kept.set, to, stream);
@@ -235,11 +238,13 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
     if (mode != Mode::capture) inputs.in_use(index, stream);
     return;
   }
-  if (!is_collective(op.kind)) return backend_.launch_on(op, instr.micro, instr.slot, stream);
+  if (!plan::is_collective(op.kind)) return backend_.launch_on(op, instr.micro, instr.slot, stream);
   if (!comm_) throw std::logic_error(op.path + ": there is nobody to communicate with");
-  const View& in = transfer_source(op);
-  const View& out = transfer_target(op);
-  const View offsets = op.kind == OpKind::all_to_all ? isobar::in<OpKind::all_to_all>(op, "offsets") : View{};
+  const plan::View& in = plan::transfer_source(op);
+  const plan::View& out = plan::transfer_target(op);
+  const plan::View offsets = op.kind == plan::OpKind::all_to_all
+                                 ? isobar::plan::in<plan::OpKind::all_to_all>(op, "offsets")
+                                 : plan::View{};
   comm_->launch(op, in ? backend_.at(in, instr.slot) : nullptr, in.count,
                 out ? backend_.at(out, instr.slot) : nullptr, out.count,
                 offsets ? reinterpret_cast<const int32_t*>(backend_.at(offsets, instr.slot)) : nullptr,
@@ -249,11 +254,11 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
 // ---- batches ----
 
 template <class F>
-void DeviceExecutor::each_fetch(const Program& program, const F& f) {
+void DeviceExecutor::each_fetch(const plan::Program& program, const F& f) {
   int index = 0;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
     const int32_t op = program.instrs[i].op;
-    if (plan_.ops[static_cast<size_t>(op)].kind != OpKind::fetch) continue;
+    if (plan_.ops[static_cast<size_t>(op)].kind != plan::OpKind::fetch) continue;
     current_.store(op, std::memory_order_relaxed);
     f(plan_.ops[static_cast<size_t>(op)], static_cast<int32_t>(i), index++);
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -262,9 +267,9 @@ void DeviceExecutor::each_fetch(const Program& program, const F& f) {
 }
 
 // Fetches into kept.set, which is free. `hidden`: for the next step, while this one computes.
-void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, int32_t step, bool hidden) {
-  const cudaStream_t compute = streams_[Lane::compute];
-  each_fetch(program, [&](const Op& op, int32_t instr, int index) {
+void DeviceExecutor::fetch_ahead(const plan::Program& program, Kept& kept, int32_t step, bool hidden) {
+  const cudaStream_t compute = streams_[plan::Lane::compute];
+  each_fetch(program, [&](const plan::Op& op, int32_t instr, int index) {
     const int32_t micro = program.instrs[static_cast<size_t>(instr)].micro;
     backend_.fill(op, micro, index, hidden && cudaStreamQuery(compute) == cudaErrorNotReady);
     send(program, instr, index, kept.set, step, hidden);
@@ -274,10 +279,10 @@ void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, int32_t ste
 }
 
 // A copy that its own step waits for is part of the op.
-void DeviceExecutor::send(const Program& program, int32_t instr, int index, int set, int32_t step,
+void DeviceExecutor::send(const plan::Program& program, int32_t instr, int index, int set, int32_t step,
                           bool hidden) {
   Inputs& inputs = backend_.inputs();
-  const Op& op = plan_.ops[static_cast<size_t>(program.instrs[static_cast<size_t>(instr)].op)];
+  const plan::Op& op = plan_.ops[static_cast<size_t>(program.instrs[static_cast<size_t>(instr)].op)];
   if (!observer_) return inputs.send(op, index, set);
   if (hidden) {
     observer_->begin_ahead(program, instr, step);
@@ -292,9 +297,9 @@ void DeviceExecutor::send(const Program& program, int32_t instr, int index, int 
 
 // ---- graphs ----
 
-void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
+void DeviceExecutor::capture(const plan::Program& program, Kept& kept, int32_t step) {
   const auto begin = std::chrono::steady_clock::now();
-  const cudaStream_t compute = streams_[Lane::compute];
+  const cudaStream_t compute = streams_[plan::Lane::compute];
   ISOBAR_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
   try {
     enqueue(program, kept, step, Mode::capture);
@@ -314,12 +319,12 @@ void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
   capture_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void DeviceExecutor::replay(const Program& program, const Kept& kept, int32_t step) {
+void DeviceExecutor::replay(const plan::Program& program, const Kept& kept, int32_t step) {
   if (!kept.ahead)
-    each_fetch(program, [&](const Op& op, int32_t instr, int index) {
+    each_fetch(program, [&](const plan::Op& op, int32_t instr, int index) {
       backend_.fill(op, program.instrs[static_cast<size_t>(instr)].micro, index);
     });
-  const cudaStream_t compute = streams_[Lane::compute];
+  const cudaStream_t compute = streams_[plan::Lane::compute];
   if (observer_) observer_->begin_graph(program, step, compute);
   ISOBAR_CUDA(cudaGraphLaunch(kept.exec[static_cast<size_t>(kept.set)], compute));
   if (observer_) observer_->end_graph(program, step, compute);
@@ -331,9 +336,9 @@ void DeviceExecutor::replay(const Program& program, const Kept& kept, int32_t st
 void DeviceExecutor::wait(const StreamOrder& order) {
   waiting_.store(true, std::memory_order_relaxed);
   const int64_t began = now_ns();
-  for (int lane = 0; lane < kLanes; ++lane) {
+  for (int lane = 0; lane < plan::kLanes; ++lane) {
     if (lane > 0 && !order.used[static_cast<size_t>(lane)]) continue;
-    const cudaStream_t stream = streams_[static_cast<Lane>(lane)];
+    const cudaStream_t stream = streams_[static_cast<plan::Lane>(lane)];
     for (;;) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) break;
@@ -369,7 +374,7 @@ void DeviceExecutor::read_marks(const Kept& kept) {
   }
 }
 
-void DeviceExecutor::read_times(const Program& program, const StreamOrder& order, int32_t step,
+void DeviceExecutor::read_times(const plan::Program& program, const StreamOrder& order, int32_t step,
                                 int64_t began_ns) {
   const auto since_begin = [&](size_t event) {
     float ms = 0;
@@ -378,7 +383,7 @@ void DeviceExecutor::read_times(const Program& program, const StreamOrder& order
   };
   const int64_t origin = began_ns - recorder_->origin_ns();
   for (const Enqueue& e : order.list) {
-    const Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
+    const plan::Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
     const int64_t t0 = since_begin(2 * static_cast<size_t>(e.instr));
     const int64_t t1 = since_begin(2 * static_cast<size_t>(e.instr) + 1);
     OpTime& t = times_[static_cast<size_t>(instr.op)];

@@ -35,13 +35,13 @@ struct ExecutorOptions {
 class DeviceExecutor : public Runner {
  public:
   /// `comm` is null in a world of one.
-  DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm, const Streams& streams,
+  DeviceExecutor(const plan::Plan& plan, CudaBackend& backend, DeviceComm* comm, const Streams& streams,
                  const ExecutorOptions& options);
   ~DeviceExecutor() override;
-  void operator()(const Program& program, int32_t step) override;
-  void keep(const Program& program, bool ahead = false) override;
+  void operator()(const plan::Program& program, int32_t step) override;
+  void keep(const plan::Program& program, bool ahead = false) override;
 
-  void record_to(SpanRecorder* recorder) override { recorder_ = recorder; }
+  void record_to(trace::SpanRecorder* recorder) override { recorder_ = recorder; }
   bool times_ops() const override { return recorder_ != nullptr; }
   const std::vector<OpTime>& op_times() const override { return times_; }
   void set_op_times(std::vector<OpTime> times) override { times_ = std::move(times); }
@@ -77,49 +77,50 @@ class DeviceExecutor : public Runner {
     std::vector<Event> marks;  // before each stretch and after the last
     struct Transfer {          // in program order
       int32_t op;
-      Lane lane;
+      plan::Lane lane;
       Event over;  // recorded after it in every run: identifies the transfer in which a run hangs
     };
     std::vector<Transfer> transfers;
     std::array<cudaGraph_t, 2> graph{};  // by landing set
     std::array<cudaGraphExec_t, 2> exec{};
-    Kept(const CudaBackend& backend, const Program& program);
+    Kept(const CudaBackend& backend, const plan::Program& program);
     ~Kept();
     Kept(const Kept&) = delete;
     Kept& operator=(const Kept&) = delete;
   };
   enum class Mode : uint8_t { enqueue, timed, capture };
-  void enqueue(const Program& program, const Kept& kept, int32_t step, Mode mode);
-  void launch(const Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode, int& fetched);
-  void capture(const Program& program, Kept& kept, int32_t step);
-  void replay(const Program& program, const Kept& kept, int32_t step);
+  void enqueue(const plan::Program& program, const Kept& kept, int32_t step, Mode mode);
+  void launch(const plan::Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode, int& fetched);
+  void capture(const plan::Program& program, Kept& kept, int32_t step);
+  void replay(const plan::Program& program, const Kept& kept, int32_t step);
   template <class F>
-  void each_fetch(const Program& program, const F& f);  // f(op, index into the program, index of the fetch)
-  void fetch_ahead(const Program& program, Kept& kept, int32_t step, bool hidden);
-  void send(const Program& program, int32_t instr, int index, int set, int32_t step, bool hidden);
+  void each_fetch(const plan::Program& program,
+                  const F& f);  // f(op, index into the program, index of the fetch)
+  void fetch_ahead(const plan::Program& program, Kept& kept, int32_t step, bool hidden);
+  void send(const plan::Program& program, int32_t instr, int index, int set, int32_t step, bool hidden);
   void wait(const StreamOrder& order);
   void check_transfers() const;
   int32_t routine_of(int32_t op) const;
   void mark(const Event& event, cudaStream_t stream, Mode mode);
   std::string transfers_under_way() const;
   void read_marks(const Kept& kept);
-  void read_times(const Program& program, const StreamOrder& order, int32_t step, int64_t began_ns);
+  void read_times(const plan::Program& program, const StreamOrder& order, int32_t step, int64_t began_ns);
   void fork(const StreamOrder& order);
   void join(const StreamOrder& order);
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   CudaBackend& backend_;
   DeviceComm* comm_;
   const Streams& streams_;
   const ExecutorOptions options_;
-  SpanRecorder* recorder_ = nullptr;
+  trace::SpanRecorder* recorder_ = nullptr;
   OpObserver* observer_ = nullptr;
   std::vector<OpTime> times_, routine_times_;
-  std::vector<Event> events_;           // between lanes
-  std::vector<Event> timed_;            // before and after each op
-  std::array<Event, kLanes> lane_end_;  // of a capture
+  std::vector<Event> events_;                 // between lanes
+  std::vector<Event> timed_;                  // before and after each op
+  std::array<Event, plan::kLanes> lane_end_;  // of a capture
   Event begin_, timed_begin_;
-  std::map<const Program*, std::unique_ptr<Kept>> kept_;
+  std::map<const plan::Program*, std::unique_ptr<Kept>> kept_;
   int64_t replays_ = 0;
   double capture_s_ = 0;
 

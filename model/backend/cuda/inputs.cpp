@@ -4,30 +4,30 @@
 
 namespace isobar::cuda {
 
-Inputs::Inputs(const Plan& plan) : plan_(plan) {
-  for (const Op& op : plan.ops) {
-    if (op.kind != OpKind::fetch) continue;
+Inputs::Inputs(const plan::Plan& plan) : plan_(plan) {
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != plan::OpKind::fetch) continue;
     int64_t bytes = 0;
-    for (const View& v : op.writes) bytes += static_cast<int64_t>(bytes_of(v));
+    for (const plan::View& v : op.writes) bytes += static_cast<int64_t>(bytes_of(v));
     bytes_ = std::max(bytes_, bytes);
   }
 }
 
-size_t Inputs::bytes_of(const View& v) const {
+size_t Inputs::bytes_of(const plan::View& v) const {
   if (!v) return 0;
   return static_cast<size_t>(v.count * size_of(plan_.buffers[static_cast<size_t>(v.buffer)].dtype));
 }
 
-Inputs::Places Inputs::one_after_the_other(const Op& fetch, std::byte* begin) const {
+Inputs::Places Inputs::one_after_the_other(const plan::Op& fetch, std::byte* begin) const {
   Places out;
-  for (const View& v : fetch.writes) {
+  for (const plan::View& v : fetch.writes) {
     out.push_back(v ? begin : nullptr);
     begin += bytes_of(v);
   }
   return out;
 }
 
-void Inputs::copy_views(const Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
+void Inputs::copy_views(const plan::Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
                         cudaStream_t stream) const {
   for (size_t i = 0; i < to.size(); ++i) {
     if (fetch.writes[i]) ISOBAR_CUDA(cudaMemcpyAsync(to[i], from, bytes_of(fetch.writes[i]), kind, stream));
@@ -59,14 +59,14 @@ int64_t Inputs::landing_bytes() const {
   return 2 * bytes_ * static_cast<int64_t>(landing_[0].buffers.size());
 }
 
-Inputs::Places Inputs::to_fill(const Op& fetch, int index) {
+Inputs::Places Inputs::to_fill(const plan::Op& fetch, int index) {
   Pinned& p = *pinned_.at(static_cast<size_t>(index));
   if (p.in_use) ISOBAR_CUDA(cudaEventSynchronize(p.copied.get()));
   p.in_use = false;
   return one_after_the_other(fetch, p.memory.data());
 }
 
-void Inputs::copy(const Op& fetch, int index, const Places& to, cudaStream_t stream) {
+void Inputs::copy(const plan::Op& fetch, int index, const Places& to, cudaStream_t stream) {
   copy_views(fetch, pinned_.at(static_cast<size_t>(index))->memory.data(), to, cudaMemcpyHostToDevice,
              stream);
 }
@@ -77,7 +77,7 @@ void Inputs::in_use(int index, cudaStream_t stream) {
   p.in_use = true;
 }
 
-void Inputs::send(const Op& fetch, int index, int set) {
+void Inputs::send(const plan::Op& fetch, int index, int set) {
   std::byte* const to = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
   copy(fetch, index, one_after_the_other(fetch, to), stream_);
   in_use(index, stream_);
@@ -91,7 +91,7 @@ void Inputs::wait(int set, cudaStream_t stream) {
   ISOBAR_CUDA(cudaStreamWaitEvent(stream, landing_[static_cast<size_t>(set)].sent.get(), 0));
 }
 
-void Inputs::land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream) {
+void Inputs::land(const plan::Op& fetch, int index, int set, const Places& to, cudaStream_t stream) {
   const std::byte* from = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
   copy_views(fetch, from, to, cudaMemcpyDeviceToDevice, stream);
 }

@@ -21,7 +21,7 @@ namespace isobar::cuda {
 
 class Inputs {
  public:
-  explicit Inputs(const Plan& plan);
+  explicit Inputs(const plan::Plan& plan);
   ~Inputs();
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
@@ -36,18 +36,18 @@ class Inputs {
   /// An address for each of the fetch's writes, null if absent.
   using Places = std::vector<std::byte*>;
   /// Addresses for the host to fill. Waits until the device is done with the buffer.
-  Places to_fill(const Op& fetch, int index);
+  Places to_fill(const plan::Op& fetch, int index);
   /// From pinned memory to `to`, the fetch's views on the device.
-  void copy(const Op& fetch, int index, const Places& to, cudaStream_t stream);
+  void copy(const plan::Op& fetch, int index, const Places& to, cudaStream_t stream);
   /// Marks the buffer as free once `stream`'s current work is done; not inside a capture.
   void in_use(int index, cudaStream_t stream);
 
   // ---- ahead: no run reads the set any more ----
-  void send(const Op& fetch, int index, int set);  // from pinned memory, on a separate stream
-  void sent(int set);                              // call after all sends of a set
-  cudaStream_t stream() const { return stream_; }  // that they run on
-  void wait(int set, cudaStream_t stream);         // `stream` waits for the set
-  void land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream);
+  void send(const plan::Op& fetch, int index, int set);  // from pinned memory, on a separate stream
+  void sent(int set);                                    // call after all sends of a set
+  cudaStream_t stream() const { return stream_; }        // that they run on
+  void wait(int set, cudaStream_t stream);               // `stream` waits for the set
+  void land(const plan::Op& fetch, int index, int set, const Places& to, cudaStream_t stream);
 
  private:
   struct Pinned {
@@ -60,11 +60,11 @@ class Inputs {
     std::vector<std::unique_ptr<DeviceArena>> buffers;
     Event sent;
   };
-  size_t bytes_of(const View& v) const;
-  Places one_after_the_other(const Op& fetch, std::byte* begin) const;
-  void copy_views(const Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
+  size_t bytes_of(const plan::View& v) const;
+  Places one_after_the_other(const plan::Op& fetch, std::byte* begin) const;
+  void copy_views(const plan::Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
                   cudaStream_t stream) const;
-  const Plan& plan_;
+  const plan::Plan& plan_;
   int64_t bytes_ = 0;  // of the largest fetch
   std::vector<std::unique_ptr<Pinned>> pinned_;
   std::array<Landing, 2> landing_;

@@ -15,16 +15,16 @@ namespace isobar::cuda {
 
 struct Enqueue {
   int32_t instr;  // index into the program
-  Lane lane;
+  plan::Lane lane;
   std::vector<int32_t> waits;  // events of other lanes, all recorded earlier in the list
   int32_t event = -1;          // recorded after it; -1: no lane waits for it
 };
 
 struct StreamOrder {
-  explicit StreamOrder(const Program& program);
+  explicit StreamOrder(const plan::Program& program);
   std::vector<Enqueue> list;  // in program order
   int32_t events = 0;
-  std::array<bool, kLanes> used{};
+  std::array<bool, plan::kLanes> used{};
 };
 
 }  // namespace isobar::cuda

@@ -2,9 +2,9 @@
 
 namespace isobar {
 
-void NullBackend::launch(const Op& op, int32_t micro, int32_t slot) {
+void NullBackend::launch(const plan::Op& op, int32_t micro, int32_t slot) {
   ++launched_;
-  if (op.kind != OpKind::fetch || !fetches()) return;
+  if (op.kind != plan::OpKind::fetch || !fetches()) return;
   fetch(op, micro, places(op, slot));
 }
 

@@ -6,8 +6,8 @@ namespace isobar {
 
 class NullBackend : public Backend {
  public:
-  NullBackend(const Plan& plan, std::byte* arena) : Backend(plan, arena, arena + plan.memory.arena) {}
-  void launch(const Op& op, int32_t micro, int32_t slot) override;
+  NullBackend(const plan::Plan& plan, std::byte* arena) : Backend(plan, arena, arena + plan.memory.arena) {}
+  void launch(const plan::Op& op, int32_t micro, int32_t slot) override;
   const char* name() const override { return "null"; }
   int64_t launched() const { return launched_; }
 

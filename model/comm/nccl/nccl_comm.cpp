@@ -16,7 +16,7 @@
 #include "model/comm/transfers.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::comm {
 namespace {
 
 #define ISOBAR_NCCL_FUNCTIONS(f)                                                                         \
@@ -89,7 +89,7 @@ bool any_two_share_a_device(const Mpi& mpi) {
   return std::adjacent_find(seen.begin(), seen.end()) != seen.end();
 }
 
-NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
+NcclComm::NcclComm(const std::vector<plan::Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
                    double timeout_s)
     : groups_(groups),
       comms_(groups.size(), nullptr),
@@ -118,7 +118,7 @@ NcclComm::~NcclComm() {
     if (comm) nccl().CommDestroy(comm);  // errors at the end of the run have no receiver
 }
 
-void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstrap, double timeout_s) {
+void NcclComm::create(const plan::Group& group, int32_t index, int rank, Comm& bootstrap, double timeout_s) {
   using clock = std::chrono::steady_clock;
   const auto deadline = clock::now() + std::chrono::duration<double>(timeout_s);
   const auto late = [&](const char* what) {
@@ -132,8 +132,9 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
   std::array<int32_t, sizeof id / sizeof(int32_t)> words{};
   static_assert(sizeof words == sizeof id);
   std::memcpy(words.data(), &id, sizeof id);
-  const Op broadcast{OpKind::broadcast,    Lane::compute, TransferAttrs{.group = index}, {}, {},
-                     "id of " + group.name};
+  const plan::Op broadcast{
+      plan::OpKind::broadcast, plan::Lane::compute, plan::TransferAttrs{.group = index}, {}, {},
+      "id of " + group.name};
   Requests sent =
       bootstrap.post(broadcast, words.data(), {words.size(), words.size()}, words.data(), DType::i32);
   while (!bootstrap.test(sent)) {
@@ -165,9 +166,10 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
 }
 
 // NCCL takes the sizes of messages from the host.
-std::vector<int32_t> NcclComm::on_host(const Op& op, const int32_t* offsets, cudaStream_t stream) {
+std::vector<int32_t> NcclComm::on_host(const plan::Op& op, const int32_t* offsets, cudaStream_t stream) {
   if (offsets == nullptr) return {};
-  std::vector<int32_t> out(static_cast<size_t>(isobar::in<OpKind::all_to_all>(op, "offsets").count));
+  std::vector<int32_t> out(
+      static_cast<size_t>(isobar::plan::in<plan::OpKind::all_to_all>(op, "offsets").count));
   ISOBAR_CUDA(
       cudaMemcpyAsync(out.data(), offsets, out.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream));
   while (cudaStreamQuery(stream) == cudaErrorNotReady) check();
@@ -175,15 +177,15 @@ std::vector<int32_t> NcclComm::on_host(const Op& op, const int32_t* offsets, cud
   return out;
 }
 
-void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
+void NcclComm::launch(const plan::Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
                       const int32_t* offsets, DType t, cudaStream_t stream) {
   using Kind = TransferCall::Kind;
   const Nccl& n = nccl();
-  ncclComm_t comm = comms_.at(op.as<TransferAttrs>().group);
+  ncclComm_t comm = comms_.at(op.as<plan::TransferAttrs>().group);
   const ncclDataType_t type = nccl_type(t);
-  const auto size = static_cast<int>(groups_[op.as<TransferAttrs>().group].ranks.size());
+  const auto size = static_cast<int>(groups_[op.as<plan::TransferAttrs>().group].ranks.size());
   const std::vector<int32_t> ends = on_host(op, offsets, stream);
-  const auto calls = transfer_calls(op, rank_[op.as<TransferAttrs>().group], size,
+  const auto calls = transfer_calls(op, rank_[op.as<plan::TransferAttrs>().group], size,
                                     {in_count, out_count, offsets == nullptr ? nullptr : ends.data()});
   const auto call = [&](const TransferCall& c) {
     auto* to = static_cast<std::byte*>(out) + c.out * size_of(t);
@@ -233,4 +235,4 @@ std::string NcclComm::version() {
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 
-}  // namespace isobar
+}  // namespace isobar::comm

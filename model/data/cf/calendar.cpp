@@ -1,6 +1,6 @@
 #include "model/data/cf/calendar.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -113,4 +113,4 @@ CivilDate date_of(Calendar c, int64_t day) {
   return d;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

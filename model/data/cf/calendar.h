@@ -4,7 +4,7 @@
 #pragma once
 #include "model/data/cf/dates.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct CivilDate {
   int64_t year;
@@ -15,4 +15,4 @@ struct CivilDate {
 std::optional<int64_t> day_number(Calendar c, const CivilDate& date);
 CivilDate date_of(Calendar c, int64_t day);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <numbers>
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::string level_name(double value, const std::string& units) {
   return text;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 enum class CfAxis { time, level, latitude, longitude, other };
 
@@ -23,4 +23,4 @@ double degrees_of(const CfCoordinate& c);
 /// The level as it appears in channel names: 50000 Pa and 500 hPa are both "500".
 std::string level_name(double value, const std::string& units);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -6,7 +6,7 @@
 
 #include "model/data/fields/channels.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -153,4 +153,4 @@ std::vector<std::string> left_out(const CfFile& file) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,7 +7,7 @@
 
 #include "model/data/cf/cf_grid.h"
 
-namespace isobar {
+namespace isobar::data {
 
 bool is_field(const CfVariable& v, const CfPlaces& at);
 
@@ -17,4 +17,4 @@ ArrayError why_no_field(const CfFile& file, const std::string& at);
 /// One line for each variable that is neither field nor coordinate, and for each group.
 std::vector<std::string> left_out(const CfFile& file);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -12,7 +12,7 @@
 #include "model/data/fields/field_file.h"
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -339,4 +339,4 @@ std::unique_ptr<FieldFile> open_cf_fields(const std::string& path, const std::st
   return std::make_unique<CfFields>(path, key, variables, cache);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

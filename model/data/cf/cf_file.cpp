@@ -9,7 +9,7 @@
 #include "model/data/files/netcdf/netcdf_file.h"
 #include "model/data/files/zarr/zarr_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 const CfVariable* CfFile::find(const std::string& name) const {
   const auto at =
@@ -88,4 +88,4 @@ std::vector<double> coordinate_of(const CfFile& file, int64_t dimension) {
   return count;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -12,7 +12,7 @@
 #include "model/data/fields/chunk_cache.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct CfDimension {
   std::string name;
@@ -95,4 +95,4 @@ std::vector<double> coordinate_of(const CfFile& file, int64_t dimension);
 /// Throws ArrayError.
 Packing packing_of(const CfFile& file, const CfVariable& v);
 
-}  // namespace isobar
+}  // namespace isobar::data

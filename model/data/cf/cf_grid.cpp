@@ -7,7 +7,7 @@
 
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -272,4 +272,4 @@ CfPoints points_of(const CfFile& file, const CfVariable& v) {
   return p;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

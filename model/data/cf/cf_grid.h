@@ -11,7 +11,7 @@
 
 #include "model/data/cf/cf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct CfPlaces {  // positions among the variable's dimensions; -1: none
   int time = -1, level = -1, row = -1, column = -1;
@@ -41,4 +41,4 @@ struct CfPoints {
 /// Coordinates along one or two of the variable's dimensions, or of two dimensions themselves
 CfPoints points_of(const CfFile& file, const CfVariable& v);
 
-}  // namespace isobar
+}  // namespace isobar::data

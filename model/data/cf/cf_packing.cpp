@@ -5,7 +5,7 @@
 #include "model/base/dtype.h"
 #include "model/data/cf/cf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -87,4 +87,4 @@ Packing packing_of(const CfFile& file, const CfVariable& v) {
   return p;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

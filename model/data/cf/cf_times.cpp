@@ -4,7 +4,7 @@
 
 #include "model/data/cf/dates.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -44,4 +44,4 @@ int64_t first_not_later(const std::vector<double>& times) {
   return -1;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 
 #include "model/data/cf/cf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct CfTimes {
   std::string name;            // of the variable; "": there is none
@@ -22,4 +22,4 @@ CfTimes times_of(const CfFile& file, int64_t dimension);
 /// The index of the first time that is not later than the one before it; -1 when all increase.
 int64_t first_not_later(const std::vector<double>& times);
 
-}  // namespace isobar
+}  // namespace isobar::data

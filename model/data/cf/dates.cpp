@@ -8,7 +8,7 @@
 
 #include "model/data/cf/calendar.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -226,4 +226,4 @@ std::optional<Period> date_period(const std::string& text, Calendar calendar) {
   return Period{first, first + length - 1};
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

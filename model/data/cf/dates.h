@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 /// Calendars of the CF conventions, chapter 4.4.1; `standard` is Julian before 1582-10-15. Seconds of the
 /// first three are comparable, as they count real days; the others count days of their own since 1970-01-01.
@@ -45,4 +45,4 @@ struct Period {
 };
 std::optional<Period> date_period(const std::string& text, Calendar calendar = Calendar::proleptic_gregorian);
 
-}  // namespace isobar
+}  // namespace isobar::data

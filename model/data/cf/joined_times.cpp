@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/data/cf/dates.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -71,7 +71,7 @@ Calendar calendar_of_files(const std::vector<Series>& parts, const std::string& 
 }
 
 void fill(Series& s, const FieldChoice& c, const std::string& key, const Period& period, Calendar calendar) {
-  const auto iso_of = [calendar](double seconds) { return isobar::iso_of(seconds, calendar); };
+  const auto iso_of = [calendar](double seconds) { return isobar::data::iso_of(seconds, calendar); };
   for (const auto& file : s.files) {
     const FieldInfo& info = file->info();
     require_real_days(info, c);
@@ -98,7 +98,7 @@ void fill(Series& s, const FieldChoice& c, const std::string& key, const Period&
 }
 
 void require_same(const Series& a, const Series& b, const std::string& key, Calendar calendar) {
-  const auto iso_of = [calendar](double seconds) { return isobar::iso_of(seconds, calendar); };
+  const auto iso_of = [calendar](double seconds) { return isobar::data::iso_of(seconds, calendar); };
   const size_t n = std::min(a.steps.size(), b.steps.size());
   size_t i = 0;
   while (i < n && std::abs(a.steps[i].seconds - b.steps[i].seconds) < 1) ++i;
@@ -144,4 +144,4 @@ void choose_times(std::vector<Series>& parts, const FieldChoice& c, const std::s
   for (size_t i = 1; i < parts.size(); ++i) require_same(parts[0], parts[i], key, calendar);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct Series {
   struct Step {
@@ -28,4 +28,4 @@ bool tells_time(const FieldInfo& info);
 /// without times are taken whole, and refused when the choice needs times.
 void choose_times(std::vector<Series>& parts, const FieldChoice& choice, const std::string& key);
 
-}  // namespace isobar
+}  // namespace isobar::data

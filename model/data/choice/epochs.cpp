@@ -7,7 +7,7 @@
 #include "model/base/system/child.h"
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 int64_t training_samples(const RunSpec& spec) {
@@ -57,4 +57,4 @@ RunSpec with_epochs_apart(const RunSpec& spec) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,11 +7,11 @@
 #pragma once
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// Opens data.train where train.epochs is set; else returns the spec unchanged. Throws ConfigError.
 RunSpec with_epochs(const RunSpec& spec);
 /// The same, with the files opened in a child process (model/base/system/child.h), once for each data.
 RunSpec with_epochs_apart(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/base/text/hash.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ std::string digest_of_blocks(const void* bytes, size_t count) {
   return sha256_hex(joined);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

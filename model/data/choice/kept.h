@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 /// Path, inode, size, mtime and ctime; ctime also detects a replacement of the same size and mtime, because
 /// no program can set it.
@@ -31,4 +31,4 @@ void say_made_again(const std::filesystem::path& file, const std::string& why, c
 /// SHA-256 of the digests of 4 MiB blocks, computed by several threads, for large buffers.
 std::string digest_of_blocks(const void* bytes, size_t count);
 
-}  // namespace isobar
+}  // namespace isobar::data

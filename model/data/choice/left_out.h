@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::data {
 
 struct LeftOut {
   int64_t missing = 0;  // with a missing value: empty, NaN, a fill value
@@ -10,4 +10,4 @@ struct LeftOut {
   int64_t thinned = 0;  // by data.thin_fraction and data.max_patterns
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -2,7 +2,7 @@
 
 #include "model/base/rng.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr uint64_t kDrawStream = uint64_t{0x7265706c} << 32;  // "repl"
@@ -62,4 +62,4 @@ void ReplaySchedule::advance() {
   if (refreshed) ++from_data_;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

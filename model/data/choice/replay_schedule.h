@@ -17,7 +17,7 @@
 #include "model/data/choice/sample_order.h"
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ReplayDraw {
   int64_t sample = 0;  // sample with the target, and with inputs that are not predicted
@@ -56,4 +56,4 @@ class ReplaySchedule {
   int64_t from_data_ = 0;  // data samples that each ring has received
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

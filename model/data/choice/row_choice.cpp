@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/rng.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr uint64_t kThinning = 0x7468696e;          // a random stream used only here
@@ -107,4 +107,4 @@ SampleTable RowGatherer::table(const std::string& path, const std::string& key,
                     "change data.mask_mode, data.min_ice_concentration or data.thin_fraction");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

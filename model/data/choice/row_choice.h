@@ -13,7 +13,7 @@
 #include "model/base/spec/spec.h"
 #include "model/data/tables/table.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// The choice from data.mask_mode, thin_fraction and max_patterns. Without a mask, ice concentration is not
 /// read.
@@ -38,4 +38,4 @@ class RowGatherer {
   SampleTable table_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -6,7 +6,7 @@
 
 #include "model/base/rng.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr uint64_t kShuffleStream = uint64_t{0x64617461} << 32;  // "data": a random stream of its own
@@ -43,4 +43,4 @@ std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch
   return samples;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

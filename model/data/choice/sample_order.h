@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 class SampleOrder {
  public:
@@ -26,4 +26,4 @@ class SampleOrder {
 std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,
                                           bool shuffle);
 
-}  // namespace isobar
+}  // namespace isobar::data

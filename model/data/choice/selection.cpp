@@ -12,7 +12,7 @@
 #include "model/data/fields/forcings.h"
 #include "model/data/fields/static_fields.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -330,4 +330,4 @@ FieldFiles select_fields(std::vector<FieldFiles> parts, const std::string& path,
   return one;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -12,10 +12,10 @@
 
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// `parts`: the files of each part of `path`, in order. Throws ConfigError.
 FieldFiles select_fields(std::vector<FieldFiles> parts, const std::string& path, const std::string& key,
                          const FieldChoice& choice);
 
-}  // namespace isobar
+}  // namespace isobar::data

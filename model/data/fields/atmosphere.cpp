@@ -6,7 +6,7 @@
 #include "model/base/rng.h"
 #include "model/data/synthetic/synth.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -207,4 +207,4 @@ std::vector<std::string> SyntheticAtmosphere::units() const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -5,7 +5,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::data {
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
@@ -79,4 +79,4 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   return chosen;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -12,7 +12,7 @@
 #include "model/data/dataset.h"
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ChannelChoice {
   std::vector<int64_t> inputs, targets;  // channels of the file, in the net's order; inputs of one time
@@ -29,4 +29,4 @@ std::string listed(const std::vector<std::string>& names);
 /// Throws ConfigError for a name that the file does not have, or when their number differs from the net's.
 ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-namespace isobar {
+namespace isobar::data {
 
 ChunkCache::Bytes ChunkCache::find_or(const Key& key, const std::function<Bytes()>& decode) {
   std::unique_lock lock(mutex_);
@@ -48,4 +48,4 @@ void ChunkCache::insert(const Key& key, Bytes bytes) {
   used_ += size;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

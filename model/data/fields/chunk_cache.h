@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 class ChunkCache {
  public:
@@ -42,4 +42,4 @@ class ChunkCache {
   std::map<Key, std::list<Entry>::iterator> where_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

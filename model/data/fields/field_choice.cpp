@@ -4,7 +4,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::data {
 
 FieldChoice field_choice(const DataSpec& d, Split split) {
   FieldChoice c(d.variables);
@@ -42,4 +42,4 @@ std::vector<std::string> expand_levels(const std::vector<std::string>& variables
   return names;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

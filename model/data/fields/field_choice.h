@@ -9,7 +9,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::data {
 
 enum class Split { train, valid };
 
@@ -43,4 +43,4 @@ FieldChoice field_choice(const DataSpec& data, Split split);
 /// Expands "z@500,850" and "z@500/850" to the channels z500 and z850; other names stay. Throws ConfigError.
 std::vector<std::string> expand_levels(const std::vector<std::string>& variables);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -14,7 +14,7 @@
 #include "model/data/files/zarr/zarr_store.h"
 #include "model/data/statistics/normalise.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace fs = std::filesystem;
 
@@ -235,4 +235,4 @@ std::vector<TimeSegment> split_in_time(const std::vector<TimeSegment>& all, doub
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

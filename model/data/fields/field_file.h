@@ -17,7 +17,7 @@
 #include "model/data/fields/field_choice.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct FieldInfo {
   std::string path,
@@ -151,4 +151,4 @@ std::vector<TimeSegment> segments_of(const FieldFiles& files);
 /// The first `fraction` of all steps for training, or the rest for validation.
 std::vector<TimeSegment> split_in_time(const std::vector<TimeSegment>& all, double fraction, Split split);
 
-}  // namespace isobar
+}  // namespace isobar::data

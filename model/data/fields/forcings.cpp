@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -75,4 +75,4 @@ void compute_forcings(const std::vector<std::string>& forcings, double seconds,
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 std::vector<std::string> forcing_channels(const std::vector<std::string>& forcings);
 
@@ -18,4 +18,4 @@ void compute_forcings(const std::vector<std::string>& forcings, double seconds,
                       const std::vector<double>& latitude, const std::vector<double>& longitude,
                       int64_t height, int64_t width, float* out);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -19,7 +19,7 @@
 #include <eccodes.h>
 #endif
 
-namespace isobar {
+namespace isobar::data {
 
 bool is_grib(const std::string& path) {
   char magic[4] = "";
@@ -207,7 +207,7 @@ class GribArray : public RawArray {
   const Index& dims() const override { return dims_; }
   Element element() const override { return Element::f64; }
   StorageLayout layout() const override {
-    return {.element = isobar::name_of(element()), .storage = "messages", .filters = {packing_}};
+    return {.element = isobar::data::name_of(element()), .storage = "messages", .filters = {packing_}};
   }
 
   void read(const Index& start, const Index& count, void* out) const override {
@@ -382,4 +382,4 @@ std::unique_ptr<RawArray> GribFields::array(const CfVariable& v, const std::shar
 
 #endif
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -13,7 +13,7 @@
 
 #include "model/data/cf/cf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 bool is_grib(const std::string& path);
 
@@ -53,4 +53,4 @@ class GribFields : public CfFile {
   std::map<int, std::vector<GribMessage>> messages_;         // [time, level]
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

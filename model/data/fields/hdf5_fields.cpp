@@ -5,7 +5,7 @@
 #include "model/data/files/netcdf/hdf5_array.h"
 #include "model/data/synthetic/synth.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -111,4 +111,4 @@ std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::
   return std::make_unique<Hdf5Fields>(path, key, std::move(cache), channel_names);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include "model/data/fields/slab.h"
 #include "model/data/files/numpy_time.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -207,4 +207,4 @@ std::unique_ptr<RawArray> NpzFields::array(const CfVariable& v, const std::share
   return std::make_unique<NpzArray>(store_, names_[v.id] + kEnding, headers_[v.id]);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -17,7 +17,7 @@
 #include "model/data/files/npy.h"
 #include "model/data/files/zarr/zarr_store.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class NpzFields : public CfFile {
  public:
@@ -44,4 +44,4 @@ class NpzFields : public CfFile {
   std::map<std::string, int64_t> sizes_;  // by axis: time, latitude, longitude
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

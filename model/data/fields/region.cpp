@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -96,4 +96,4 @@ ChosenGrid choose_grid(const FieldInfo& info, const FieldChoice& c) {
   return grid;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

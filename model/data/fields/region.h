@@ -9,7 +9,7 @@
 #include "model/data/fields/field_choice.h"
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ChosenGrid {
   struct Run {  // adjacent columns of the file
@@ -25,4 +25,4 @@ struct ChosenGrid {
 
 ChosenGrid choose_grid(const FieldInfo& info, const FieldChoice& choice);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 int64_t product(const Index& v) {
   int64_t p = 1;
@@ -142,4 +142,4 @@ void read_box(int fd, int64_t offset, const Index& dims, const Index& start, con
   read_axes({fd, strides, start, count, size, out_strides, scratch, arrived}, 0, offset, out);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

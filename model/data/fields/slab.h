@@ -8,7 +8,7 @@
 
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 int64_t product(const Index& v);
 /// The product of extents that a file declares. Throws ArrayError when one is negative or no file could hold
@@ -38,4 +38,4 @@ void read_exactly(int fd, void* out, int64_t bytes, int64_t offset, const BytesA
 void read_box(int fd, int64_t offset, const Index& dims, const Index& start, const Index& count, int64_t size,
               std::byte* out, const Index& out_strides, const BytesArrived& arrived = {});
 
-}  // namespace isobar
+}  // namespace isobar::data

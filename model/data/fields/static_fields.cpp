@@ -9,7 +9,7 @@
 #include "model/data/fields/channels.h"
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -95,4 +95,4 @@ StaticField read_static_field(const std::vector<fs::path>& files, const std::str
       has.empty() ? "name a NetCDF or Zarr that has it: data.static_file" : "there are: " + listed(has));
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

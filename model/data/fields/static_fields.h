@@ -8,7 +8,7 @@
 
 #include "model/data/fields/region.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct StaticField {
   std::string name, units;
@@ -23,4 +23,4 @@ StaticField read_static_field(const std::vector<std::filesystem::path>& files, c
 /// True when two axes are equal up to the rounding of f32.
 bool same_axis(const std::vector<double>& a, const std::vector<double>& b);
 
-}  // namespace isobar
+}  // namespace isobar::data

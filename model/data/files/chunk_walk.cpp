@@ -4,7 +4,7 @@
 
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 void visit_chunks(const Index& dims, const Index& chunk, const Index& start, const Index& count,
                   const std::function<void(const ChunkPart&)>& visit) {
@@ -69,4 +69,4 @@ void copy_decoded(const ChunkPart& part, const DecodedChunk& of, ChunkCache& cac
   copy(cached->data());
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

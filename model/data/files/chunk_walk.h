@@ -8,7 +8,7 @@
 #include "model/data/fields/chunk_cache.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ChunkPart {
   int64_t number;  // of the chunk, linear in C order
@@ -38,4 +38,4 @@ void copy_decoded(const ChunkPart& part, const DecodedChunk& of, ChunkCache& cac
                   const std::function<void(std::byte* out)>& decode, std::byte* out,
                   const Index& out_strides);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -142,4 +142,4 @@ uint32_t crc32c(Stored in) {
   return ~crc;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

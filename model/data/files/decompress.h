@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 using Stored = std::span<const std::byte>;
 
@@ -25,4 +25,4 @@ uint32_t crc32c(Stored in);
 
 [[noreturn]] void corrupt(const std::string& what);  // throws ArrayError
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 
 #include "model/base/dtype.h"
 
-namespace isobar {
+namespace isobar::data {
 
 static_assert(std::endian::native == std::endian::little,
               "file bytes are decoded on a little-endian machine");
@@ -202,4 +202,4 @@ void swap_bytes(void* data, int64_t n, int64_t size) {
   has_avx2() ? swap_wide(data, n, size) : swap_any(data, n, size);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

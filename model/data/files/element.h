@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace isobar {
+namespace isobar::data {
 
 enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, f16 };
 
@@ -40,4 +40,4 @@ int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packi
 /// Reverses the bytes of each of n elements of `size` bytes in place (a file of the other endianness).
 void swap_bytes(void* data, int64_t n, int64_t size);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 #include "model/base/dtype.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::optional<ElementCodec> element_codec(const std::string& id, const json& c) 
   return codec;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 
 #include "model/data/files/element.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ElementCodec {
   enum class Kind : uint8_t { convert, add_up, scale };
@@ -23,4 +23,4 @@ struct ElementCodec {
 /// "delta", "fixedscaleoffset", "quantize" and "astype".
 std::optional<ElementCodec> element_codec(const std::string& id, const nlohmann::json& configuration);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include "model/data/files/decompress.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -168,4 +168,4 @@ void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const s
   if (todo.empty()) std::memcpy(out, at.data(), at.size());
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 struct Filter {
   enum class Kind : uint8_t { deflate, shuffle, zstd, blosc, lz4, lzf, fletcher32, other };
@@ -28,4 +28,4 @@ void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const s
 /// unchanged.
 void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* out);
 
-}  // namespace isobar
+}  // namespace isobar::data

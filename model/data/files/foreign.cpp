@@ -3,7 +3,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 
-namespace isobar {
+namespace isobar::data {
 
 ForeignRead::ForeignRead(std::string path, std::string key, const FieldChoice& choice,
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work)
@@ -75,4 +75,4 @@ void require_fields(const std::string& path, const std::string& key, const Field
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/base/system/child.h"
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// Runs `work` on the files, opened like open_fields, in a child process that starts at once.
 class ForeignRead {
@@ -41,4 +41,4 @@ std::string read_foreign(const std::string& path, const std::string& key, const 
 void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
                     const std::function<void(const FieldInfo&)>& also = {});
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -6,7 +6,7 @@
 
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -81,4 +81,4 @@ std::vector<std::byte> grib_field(const std::vector<std::byte>& message, int64_t
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 /// The number of fields; 1 when the message is not GRIB 2. Throws ArrayError when its sections are not
 /// contiguous to the end.
@@ -16,4 +16,4 @@ int64_t grib_fields_of(const std::vector<std::byte>& message);
 /// A message with only that field.
 std::vector<std::byte> grib_field(const std::vector<std::byte>& message, int64_t field);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -14,7 +14,7 @@
 #include "model/base/error.h"
 #include "model/base/system/child.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -119,4 +119,4 @@ LibraryLock::~LibraryLock() {
   inside = false;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 class LibraryLock {
  public:
@@ -26,4 +26,4 @@ class LibraryLock {
   bool armed_ = false;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/data/files/element.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -137,4 +137,4 @@ void write_npy(const std::string& path, const std::vector<int64_t>& shape, const
       npy_bytes("<f4", shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 
 #include "model/data/files/element.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct NpyHeader {
   Element element = Element::f32;
@@ -39,4 +39,4 @@ std::string npy_bytes(const std::string& descr, const std::vector<int64_t>& shap
 /// Writes the values as f32, atomically.
 void write_npy(const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values);
 
-}  // namespace isobar
+}  // namespace isobar::data

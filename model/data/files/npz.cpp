@@ -14,7 +14,7 @@
 #include "model/base/system/files.h"
 #include "model/base/system/temporary.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 const char* const kNpzMend =
@@ -137,4 +137,4 @@ void NpzOutput::finish() {
   rename_synced(part_, path_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

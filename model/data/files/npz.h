@@ -15,7 +15,7 @@
 
 struct zip;
 
-namespace isobar {
+namespace isobar::data {
 
 class NpzFile {
  public:
@@ -51,4 +51,4 @@ class NpzOutput {
   std::vector<std::pair<std::string, std::string>> members_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

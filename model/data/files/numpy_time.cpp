@@ -6,7 +6,7 @@
 
 #include "model/data/cf/calendar.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -47,4 +47,4 @@ double NumpyTime::value(int64_t stored) const {
       *day_number(Calendar::proleptic_gregorian, {year, static_cast<int>(all - (year - 1970) * 12) + 1, 1}));
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

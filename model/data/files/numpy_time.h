@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 struct NumpyTime {
   std::string units;  // CF units of value(), in the proleptic Gregorian calendar
@@ -20,4 +20,4 @@ struct NumpyTime {
 /// Parses a unit: "ns", "D", "25s", "M" …; none for an unknown one.
 std::optional<NumpyTime> numpy_time(const std::string& unit);
 
-}  // namespace isobar
+}  // namespace isobar::data

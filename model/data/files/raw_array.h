@@ -12,7 +12,7 @@
 
 #include "model/data/files/element.h"
 
-namespace isobar {
+namespace isobar::data {
 
 using Index = std::vector<int64_t>;
 
@@ -63,4 +63,4 @@ class RawArray {
   }
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

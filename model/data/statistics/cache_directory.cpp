@@ -4,7 +4,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::data {
 
 std::filesystem::path cache_directory() {
   const auto of = [](const char* name) {
@@ -18,4 +18,4 @@ std::filesystem::path cache_directory() {
                     "name a directory for what is kept of data");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -3,9 +3,9 @@
 #pragma once
 #include <filesystem>
 
-namespace isobar {
+namespace isobar::data {
 
 /// Throws ConfigError when the environment names no directory.
 std::filesystem::path cache_directory();
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -75,4 +75,4 @@ Finished finish(float* x, int64_t n, const Finish& how) {
   return has_wide() ? finish_wide(x, n, how) : finish_as(x, n, how);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace isobar {
+namespace isobar::data {
 
 struct Finish {
   bool swapped = false;  // bytes are in the other endianness
@@ -22,4 +22,4 @@ struct Finished {  // of the values before scaling
 };
 Finished finish(float* x, int64_t n, const Finish& how);
 
-}  // namespace isobar
+}  // namespace isobar::data

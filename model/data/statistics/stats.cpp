@@ -21,7 +21,7 @@
 #include "model/data/files/npy.h"
 #include "model/data/statistics/stats_cache.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -277,4 +277,4 @@ Statistics read_statistics(const std::string& means, const std::string& stds, in
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

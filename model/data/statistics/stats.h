@@ -10,7 +10,7 @@
 #include "model/data/dataset.h"
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// Statistics for normalisation: replaces a deviation below 1e-6 of the mean's magnitude, or below the
 /// smallest normal number, by 1, so that a channel which hardly varies is only centred. Checkpoints store the
@@ -43,4 +43,4 @@ void write_statistics(const std::string& dir, const Statistics& s);
 /// finite.
 Statistics read_statistics(const std::string& means, const std::string& stds, int64_t channels);
 
-}  // namespace isobar
+}  // namespace isobar::data

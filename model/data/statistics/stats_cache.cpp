@@ -13,7 +13,7 @@
 #include "model/data/fields/field_file.h"
 #include "model/data/statistics/cache_directory.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -110,4 +110,4 @@ void KeptStatistics::keep(const json& statistics) const {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

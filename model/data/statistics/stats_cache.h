@@ -18,7 +18,7 @@
 
 #include "model/data/fields/field_choice.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class KeptStatistics {
  public:
@@ -37,4 +37,4 @@ class KeptStatistics {
   mutable bool settled_ = true;  // no file had just changed
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include "model/data/fields/channels.h"
 #include "model/data/synthetic/synth.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -144,4 +144,4 @@ std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, co
   return std::make_unique<Noise>(samples, dt, split, shape);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

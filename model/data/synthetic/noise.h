@@ -9,8 +9,8 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, const SampleShape& shape);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -13,7 +13,7 @@
 #include "model/data/files/npy.h"
 #include "model/data/statistics/stats.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace fs = std::filesystem;
 
@@ -140,4 +140,4 @@ void make_synthetic(const std::string& dir, const SyntheticOptions& o) {
   write_statistics(stats, compute_statistics(train, {}, kSampledSteps, o.show_progress));
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

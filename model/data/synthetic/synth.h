@@ -14,7 +14,7 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct SyntheticOptions {
   int64_t train_years = 2, valid_years = 1, test_years = 1, first_year = 2015;
@@ -46,4 +46,4 @@ class SyntheticAtmosphere {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

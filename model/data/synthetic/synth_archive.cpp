@@ -18,7 +18,7 @@
 #include "model/data/synthetic/synth.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 
 const std::vector<int64_t>& archive_levels() {
   static const std::vector<int64_t> levels = {50,  100, 150, 200, 250, 300, 400,
@@ -343,4 +343,4 @@ ArchivePaths make_archive(const std::string& dir, const ArchiveOptions& o) {
   return paths;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

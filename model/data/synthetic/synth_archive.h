@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 struct ArchiveOptions {
   std::string format = "netcdf4";   // netcdf4 | netcdf3 | zarr2 | zarr3
@@ -34,4 +34,4 @@ struct ArchivePaths {
 /// Throws ConfigError: impossible options, existing files without `force`, directory not writable.
 ArchivePaths make_archive(const std::string& dir, const ArchiveOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::data

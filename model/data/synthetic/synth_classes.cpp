@@ -13,7 +13,7 @@
 #include "model/data/files/library_lock.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 // Random streams: patterns, classes of rows, noise, split
@@ -104,4 +104,4 @@ void make_classes(const std::string& dir, const ClassesOptions& o) {
   bar.finish();
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 struct ClassesOptions {
   int64_t samples = 10000, features = 784, classes = 10;
@@ -20,4 +20,4 @@ struct ClassesOptions {
 /// Throws ConfigError: impossible options, existing files without `force`, directory not writable.
 void make_classes(const std::string& dir, const ClassesOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::data

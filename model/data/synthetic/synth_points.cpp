@@ -14,7 +14,7 @@
 #include "model/data/synthetic/synth.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -231,4 +231,4 @@ void make_points(const std::string& dir, const PointsOptions& o) {
   bar.finish();
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 struct PointsOptions {
   int64_t steps = 20;               // six-hourly
@@ -30,4 +30,4 @@ std::vector<std::string> points_inputs();
 /// Throws ConfigError: impossible options, existing files without `force`, directory not writable.
 void make_points(const std::string& dir, const PointsOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::data

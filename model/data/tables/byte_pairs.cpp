@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
-namespace isobar {
+namespace isobar::data {
 
 BytePairs::BytePairs(Vocabulary vocabulary, const Merges& merges, bool whole)
     : vocabulary_(std::move(vocabulary)), whole_(whole) {
@@ -67,4 +67,4 @@ void BytePairs::encode(std::string_view word, std::vector<int32_t>& to) const {
   to.insert(to.end(), tokens.begin(), tokens.end());
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

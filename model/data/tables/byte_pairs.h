@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 class BytePairs {
  public:
@@ -35,4 +35,4 @@ class BytePairs {
   std::unordered_map<uint64_t, Merged> merges_;  // by their two tokens
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 #include "model/data/files/library_lock.h"
 #include "model/data/written/forecast_file.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 std::string one_word(std::string name) {  // flag_meanings are separated by blanks
@@ -73,4 +73,4 @@ std::vector<int32_t> most_probable(const float* probabilities, int64_t rows, int
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

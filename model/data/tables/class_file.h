@@ -12,7 +12,7 @@
 #include "model/data/dataset.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ClassFile {
  public:
@@ -31,4 +31,4 @@ class ClassFile {
 /// The most probable class of each row, the first among equals: [rows]
 std::vector<int32_t> most_probable(const float* probabilities, int64_t rows, int64_t classes);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 #include "model/data/fields/channels.h"
 #include "model/data/fields/static_fields.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
@@ -178,4 +178,4 @@ CfTimes PointFiles::times() const {
   return {};
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

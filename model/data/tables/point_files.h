@@ -16,7 +16,7 @@
 #include "model/data/files/element.h"
 #include "model/data/files/netcdf/netcdf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class PointFiles {
  public:
@@ -54,4 +54,4 @@ class PointFiles {
   int64_t steps_ = 1, points_ = 1;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

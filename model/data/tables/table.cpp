@@ -15,7 +15,7 @@
 #include "model/data/files/npz.h"
 #include "model/data/tables/point_files.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 using Column = std::vector<double>;  // NaN: missing
@@ -189,4 +189,4 @@ TablePoints points_of_table(const std::string& path, const std::string& key,
           t.units,        t.calendar};
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

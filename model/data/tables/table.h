@@ -12,7 +12,7 @@
 
 #include "model/data/choice/left_out.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct RowChoice {        // row_choice.h
   std::string ice;        // the column of ice concentration for the mask; "" = no mask
@@ -49,4 +49,4 @@ struct TablePoints {                               // of netCDF files
 TablePoints points_of_table(const std::string& path, const std::string& key,
                             const std::vector<std::string>& columns);
 
-}  // namespace isobar
+}  // namespace isobar::data

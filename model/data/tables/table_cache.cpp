@@ -28,7 +28,7 @@
 #include "model/data/choice/kept.h"
 #include "model/data/statistics/cache_directory.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -309,4 +309,4 @@ void require_table(const std::string& path, const std::string& key, const std::v
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -19,7 +19,7 @@
 
 #include "model/data/tables/table.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct DamagedTable : std::runtime_error {
   using runtime_error::runtime_error;
@@ -69,4 +69,4 @@ nlohmann::json kept_with(const MappedTable& table, const std::string& name,
 void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
                    const RowChoice& choice = {});
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -13,7 +13,7 @@
 #include "model/data/statistics/stats.h"
 #include "model/data/tables/table_cache.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr int64_t kMostNamed = 1 << 16;  // classes
@@ -255,4 +255,4 @@ void require_tables(const DataSpec& data, int64_t classes) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

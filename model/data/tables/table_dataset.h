@@ -7,7 +7,7 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// `known`: empty statistics for rows in physical units, else null, because a table's statistics are computed
 /// here. Throws ConfigError like read_table, and for a class target with other values.
@@ -18,4 +18,4 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
 /// (require_table). `classes` as in SampleShape.
 void require_tables(const DataSpec& data, int64_t classes);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 #include "model/base/rng.h"
 #include "model/data/tables/token_file.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 using TokenFiles = std::vector<std::shared_ptr<const TokenFile>>;
@@ -139,4 +139,4 @@ std::unique_ptr<Dataset> make_tokens(int64_t samples, Split split, const SampleS
   return std::make_unique<MadeTokens>(samples, split, want);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

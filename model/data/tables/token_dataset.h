@@ -7,7 +7,7 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// data.train or data.valid (`path` empty: the end of data.train). Throws ConfigError.
 std::unique_ptr<Dataset> open_tokens(const DataSpec& data, const std::string& path, Split split,
@@ -17,4 +17,4 @@ std::unique_ptr<Dataset> open_tokens(const DataSpec& data, const std::string& pa
 /// follows from the one before in three of four cases, and is drawn in the fourth.
 std::unique_ptr<Dataset> make_tokens(int64_t samples, Split split, const SampleShape& want);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/base/error.h"
 #include "model/data/files/npy.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr int64_t kWordsOf16Bits = 1 << 16;
@@ -133,4 +133,4 @@ void write_tokens(const std::string& path, std::span<const int32_t> tokens, int6
   write_atomically(path, out);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -15,7 +15,7 @@
 #include "model/base/system/files.h"
 #include "model/data/files/element.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class TokenFile {
  public:
@@ -46,4 +46,4 @@ class TokenFile {
 /// Writes a .bin as nanoGPT does, atomically: 16 bits a token, or 32 if there are more than 65536 words.
 void write_tokens(const std::string& path, std::span<const int32_t> tokens, int64_t words);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 using nlohmann::json;
@@ -267,4 +267,4 @@ int32_t Tokenizer::token(const std::string& text, const std::string& key) const 
                     "give one of its added_tokens");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

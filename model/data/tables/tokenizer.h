@@ -19,7 +19,7 @@
 
 #include "model/data/tables/byte_pairs.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class Tokenizer {
  public:
@@ -56,4 +56,4 @@ class Tokenizer {
   std::unordered_map<std::string, std::vector<int32_t>> known_;  // words that were encoded before
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -17,7 +17,7 @@
 #include "model/data/files/netcdf/hdf5_writer.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -161,4 +161,4 @@ void convert(const std::string& path, const FieldChoice& choice, const std::stri
   bar.finish();
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -7,7 +7,7 @@
 
 #include "model/data/files/zarr/zarr_writer.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ConvertOptions {
   std::string format = "zarr2";  // zarr2 | zarr3 | hdf5 (the NERSC layout) | netcdf4 | netcdf3
@@ -20,4 +20,4 @@ struct ConvertOptions {
 void convert(const std::string& path, const FieldChoice& choice, const std::string& out,
              const ConvertOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -2,7 +2,7 @@
 
 #include "model/data/tables/class_file.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 template <class T>
@@ -42,4 +42,4 @@ void ForecastArrays::finish() {
   out_.finish();
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

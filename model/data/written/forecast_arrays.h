@@ -11,7 +11,7 @@
 #include "model/data/dataset.h"
 #include "model/data/files/npz.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ForecastArrays {
  public:
@@ -29,4 +29,4 @@ class ForecastArrays {
   int64_t samples_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,7 +9,7 @@
 
 #include "model/data/files/library_lock.h"
 
-namespace isobar {
+namespace isobar::data {
 std::vector<std::string> variable_names(const std::vector<std::string>& channels,
                                         std::vector<std::string> taken) {
   std::vector<std::string> names;
@@ -109,4 +109,4 @@ void ForecastFile::append(const float* fields, double time) {
                "write the time of sample " + std::to_string(sample));
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

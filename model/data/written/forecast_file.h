@@ -15,7 +15,7 @@
 #include "model/data/dataset.h"
 #include "model/data/written/netcdf_output.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ForecastFile {
  public:
@@ -48,4 +48,4 @@ std::string define_places(NetcdfOutput& out, int row, const Coordinates& at);
 std::vector<std::string> variable_names(const std::vector<std::string>& channels,
                                         std::vector<std::string> taken);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -12,7 +12,7 @@
 #include "model/data/files/foreign.h"
 #include "model/data/tables/table.h"
 
-namespace isobar {
+namespace isobar::data {
 
 using nlohmann::json;
 
@@ -206,4 +206,4 @@ std::string inspect_text(const json& j) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -9,10 +9,10 @@
 
 #include "model/data/fields/field_choice.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// Reads the files in a child process (model/data/files/foreign.h). Throws ConfigError.
 nlohmann::json inspect(const std::string& path, const FieldChoice& choice = {}, int64_t dt = 1);
 std::string inspect_text(const nlohmann::json& j);
 
-}  // namespace isobar
+}  // namespace isobar::data

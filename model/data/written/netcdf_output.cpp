@@ -11,7 +11,7 @@
 #include "model/data/files/library_lock.h"
 #include "model/data/files/netcdf/netcdf_path.h"
 
-namespace isobar {
+namespace isobar::data {
 
 NetcdfOutput::NetcdfOutput(std::string path, bool classic) : path_(std::move(path)), part_(path_ + ".part") {
   const LibraryLock lock;
@@ -73,4 +73,4 @@ void NetcdfOutput::finish() {
   rename_synced(part_, path_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::data {
 
 class NetcdfOutput {
  public:
@@ -42,4 +42,4 @@ class NetcdfOutput {
   std::map<int, std::vector<double>> coordinates_;  // by variable
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-namespace isobar {
+namespace isobar::engine {
 
 namespace fs = std::filesystem;
 
@@ -24,4 +24,4 @@ std::vector<fs::path> control_groups(const std::string& controller, const fs::pa
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -9,7 +9,7 @@
 #include "model/base/system/cpus.h"
 #include "model/engine/host/control_groups.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ CpuPlaces cpu_places() {
   return cpu_places(process_cpus());
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

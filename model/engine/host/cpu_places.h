@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace isobar {
+namespace isobar::engine {
 
 struct CpuPlaces {
   int threads = 1;              // hardware threads in the process's affinity
@@ -29,4 +29,4 @@ std::vector<std::vector<int>> cpus_of_cores(const std::vector<int>& allowed,
 CpuPlaces cpu_places(const std::vector<int>& allowed, const std::filesystem::path& root = "/");
 CpuPlaces cpu_places();  // for this process
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 
 #include "model/engine/executor.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ std::string EnergyMeter::names() const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

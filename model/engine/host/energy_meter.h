@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::engine {
 
 struct EnergyCounter {
   std::string name;                             // "package-0", "dram of package-0", "GPU"
@@ -51,4 +51,4 @@ class EnergyMeter {
   double joules_ = 0, seconds_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

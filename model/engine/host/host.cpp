@@ -20,7 +20,7 @@
 
 extern char** environ;
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 int64_t status_kb(const char* key) {
@@ -47,7 +47,7 @@ int cores() {
   return usable;
 }
 
-int cores_of(const Mpi& mpi) {
+int cores_of(const comm::Mpi& mpi) {
   return cores() * mpi.ranks_on_host() / mpi.ranks_on_cores();
 }
 
@@ -118,9 +118,9 @@ nlohmann::json provenance() {
           {"compiler", __VERSION__},
           {"build_type", ISOBAR_BUILD_TYPE},
           {"onednn", onednn.str()},
-          {"mpi", Mpi::version()},
+          {"mpi", comm::Mpi::version()},
           {"kernel", std::string(u.sysname) + " " + u.release},
           {"env", env}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr std::chrono::milliseconds kReadEvery{500};
@@ -74,4 +74,4 @@ std::optional<DeviceLoad> LoadMeter::mean() const {
   return DeviceLoad{sum_.busy / n, sum_.celsius, sum_.pcie_in_bytes_s / n, sum_.pcie_out_bytes_s / n};
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

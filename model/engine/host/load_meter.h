@@ -14,7 +14,7 @@
 
 #include "model/backend/device_load.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class LoadMeter {
  public:
@@ -43,4 +43,4 @@ class LoadMeter {
   std::thread thread_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

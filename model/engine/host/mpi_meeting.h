@@ -10,10 +10,10 @@
 #include "model/engine/liveness/slow_work.h"
 #include "model/inference/meeting.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// `slow`: the rank's slow work, suspended while it waits for others; it must outlive the meeting.
-inline Meeting meeting_of(const Mpi& mpi, int threads = 1, SlowWork* slow = nullptr) {
+inline inference::Meeting meeting_of(const comm::Mpi& mpi, int threads = 1, SlowWork* slow = nullptr) {
   const auto waiting = [slow](auto talk) {
     std::optional<SlowWork::Wait> wait;
     if (slow) wait.emplace(*slow);
@@ -27,4 +27,4 @@ inline Meeting meeting_of(const Mpi& mpi, int threads = 1, SlowWork* slow = null
           [&mpi, waiting](std::string s) { return waiting([&] { return mpi.to_first(std::move(s)); }); }};
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -6,7 +6,7 @@
 #include "model/base/system/cpus.h"
 #include "model/engine/host/cpu_places.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 bool chosen_by_user() {
@@ -25,7 +25,7 @@ std::vector<std::vector<int>> part_of_cores(const std::vector<std::vector<int>>&
           cores.begin() + static_cast<std::ptrdiff_t>(first + each)};
 }
 
-OwnCores::OwnCores(const Mpi& mpi, int threads) {
+OwnCores::OwnCores(const comm::Mpi& mpi, int threads) {
   const CpuPlaces places = cpu_places();
   if (chosen_by_user() || places.usable() < places.cores || mpi.rank_on_cores() < 0) return;
   before_ = process_cpus();
@@ -42,4 +42,4 @@ OwnCores::~OwnCores() {
   if (!cpus_.empty()) cpu::place_threads({}, before_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -11,7 +11,7 @@
 
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// Cores (the CPUs of each) of the n-th of `ranks` ranks that share `cores`; empty if there are fewer than
 /// `threads` a rank.
@@ -20,7 +20,7 @@ std::vector<std::vector<int>> part_of_cores(const std::vector<std::vector<int>>&
 
 class OwnCores {
  public:
-  OwnCores(const Mpi& mpi, int threads);
+  OwnCores(const comm::Mpi& mpi, int threads);
   ~OwnCores();
   OwnCores(const OwnCores&) = delete;
   OwnCores& operator=(const OwnCores&) = delete;
@@ -30,4 +30,4 @@ class OwnCores {
   std::vector<int> cpus_, before_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -17,12 +17,12 @@
 #include "model/engine/liveness/slow_work.h"
 #include "model/engine/liveness/watchdog.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class Background {
  public:
   /// Collective over all ranks. `spec` and `mpi` must outlive it.
-  Background(const RunSpec& spec, const Mpi& mpi)
+  Background(const RunSpec& spec, const comm::Mpi& mpi)
       : watchdog_(&mpi, slow_, writer_, spec.run.hang_timeout, watchdog_reports(spec, mpi)) {}
 
   SlowWork& slow() { return slow_; }
@@ -39,4 +39,4 @@ class Background {
   Watchdog watchdog_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <thread>
 
-namespace isobar {
+namespace isobar::engine {
 
 class BackgroundWriter {
  public:
@@ -82,4 +82,4 @@ class BackgroundWriter {
   std::thread thread_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

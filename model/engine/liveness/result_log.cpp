@@ -9,7 +9,7 @@
 #include "model/base/system/files.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr const char* kWriting = "writing result.jsonl";
@@ -18,10 +18,10 @@ constexpr const char* kWriting = "writing result.jsonl";
 std::string ended_as(const std::filesystem::path& file) {
   constexpr int64_t kTail = 4 << 20;  // run_end is among the last lines
   std::string found;
-  for_each_from_end(file, kTail, [&](const Record& r) {
-    const auto* end = std::get_if<EndRecord>(&r);
+  records::for_each_from_end(file, kTail, [&](const records::Record& r) {
+    const auto* end = std::get_if<records::EndRecord>(&r);
     if (end) found = end->failure.value_or("ok");
-    return !end && !std::holds_alternative<StartRecord>(r);
+    return !end && !std::holds_alternative<records::StartRecord>(r);
   });
   return found;
 }
@@ -36,22 +36,22 @@ ResultLog::ResultLog(const std::filesystem::path& run_dir) : dir_(run_dir) {
                       "name another directory");
 }
 
-void ResultLog::write(const Record& record) const {
+void ResultLog::write(const records::Record& record) const {
   const SlowWork::Part part(slow_, kWriting);
-  if (on()) append_line(dir_ / "result.jsonl", line_of(record));
+  if (on()) append_line(dir_ / "result.jsonl", records::line_of(record));
 }
 
-void ResultLog::end(const EndRecord& end, bool better) const {
+void ResultLog::end(const records::EndRecord& end, bool better) const {
   if (!on()) return;
   const std::string standing = ended_as(dir_ / "result.jsonl");
   if (standing.empty() || (better && standing == "interrupted")) write(end);
 }
 
-void ResultLog::write_step(const StepRecord& step) const {
+void ResultLog::write_step(const records::StepRecord& step) const {
   if (!on()) return;
   const SlowWork::Part part(slow_, kWriting);
   std::ofstream out(dir_ / "result.jsonl", std::ios::app);
-  out << line_of(step) + "\n" << std::flush;
+  out << records::line_of(step) + "\n" << std::flush;
   if (!out) throw std::runtime_error("cannot write " + (dir_ / "result.jsonl").string());
 }
 
@@ -61,4 +61,4 @@ void ResultLog::heartbeat() const {
     std::ofstream(dir_ / "heartbeat") << "\n";
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

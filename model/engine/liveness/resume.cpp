@@ -5,7 +5,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,7 +78,7 @@ std::string why_not(const std::string& section) {
   return "resume with the same value, or the training would not go on where it stood";
 }
 
-std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunSpec& spec,
+std::vector<ChangedKey> changes_between(const inference::CheckpointState& state, const RunSpec& spec,
                                         const fs::path& from) {
   std::vector<ChangedKey> changes;
   const json before = to_json(state.spec), now = to_json(spec);
@@ -102,10 +102,10 @@ std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunS
 
 Resume check_resume(const fs::path& dir, const RunSpec& spec) {
   Resume r;
-  r.from = find_checkpoint(dir);
-  r.state = state_of(r.from);
+  r.from = inference::find_checkpoint(dir);
+  r.state = inference::state_of(r.from);
   r.changes = changes_between(r.state, spec, r.from);
-  check_files(r.from, r.state);
+  inference::check_files(r.from, r.state);
   const int64_t step = r.state.train.step;
   if (step > spec.train.steps)
     throw ConfigError(r.from.string(), "train.steps",
@@ -133,10 +133,11 @@ std::string text_of(const Resume& r) {
   return text;
 }
 
-ResumeRecord record_of(const Resume& r) {
-  ResumeRecord out{.step = r.state.train.step, .path = r.from.string(), .checked = r.state.checkable()};
+records::ResumeRecord record_of(const Resume& r) {
+  records::ResumeRecord out{
+      .step = r.state.train.step, .path = r.from.string(), .checked = r.state.checkable()};
   for (const ChangedKey& c : r.changes) out.changed[c.key] = {c.before, c.now};
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -18,7 +18,7 @@
 #include "model/inference/weights/open_checkpoint.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct ChangedKey {
   std::string key;
@@ -27,9 +27,10 @@ struct ChangedKey {
 
 struct Resume {
   std::filesystem::path from;  // a checkpoint
-  CheckpointState state;
+  inference::CheckpointState state;
   std::vector<ChangedKey> changes;
-  std::shared_ptr<const OpenCheckpoint> opened = nullptr;  // once all ranks have verified its bytes
+  std::shared_ptr<const inference::OpenCheckpoint> opened =
+      nullptr;  // once all ranks have verified its bytes
 };
 
 /// The checkpoint that `dir` (a run or a checkpoint) stands for, checked as far as possible without reading
@@ -42,6 +43,6 @@ Resume check_resume(const std::filesystem::path& dir, const RunSpec& spec);
 void compare_again(Resume& r, const RunSpec& spec);
 
 std::string text_of(const Resume& r);
-ResumeRecord record_of(const Resume& r);
+records::ResumeRecord record_of(const Resume& r);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,7 +10,7 @@
 #include "model/inference/weights/open_checkpoint.h"
 #include "model/records/files/result_file.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,8 +24,9 @@ std::string holds(const fs::path& out) {
     return "checkpoints of a training";
   bool any = false;
   if (fs::exists(out / "result.jsonl"))
-    for_each_record(out / "result.jsonl", nullptr, [&](const Record& r) {
-      any = any || std::holds_alternative<StepRecord>(r) || std::holds_alternative<CheckpointRecord>(r);
+    records::for_each_record(out / "result.jsonl", nullptr, [&](const records::Record& r) {
+      any = any || std::holds_alternative<records::StepRecord>(r) ||
+            std::holds_alternative<records::CheckpointRecord>(r);
     });
   return any ? "the results of a training" : "";
 }
@@ -83,8 +84,8 @@ void RunDir::claim(const fs::path& from) {
                           "give this one a run.out of its own");
   }
   for (const fs::path& later : later_than(from)) {
-    if (const auto why = damage_of(later)) {
-      set_aside(later, *why);
+    if (const auto why = inference::damage_of(later)) {
+      inference::set_aside(later, *why);
       continue;
     }
     throw ConfigError(
@@ -95,11 +96,11 @@ void RunDir::claim(const fs::path& from) {
   }
 }
 
-std::optional<EndRecord> RunDir::ended() const {
-  std::optional<EndRecord> last;
+std::optional<records::EndRecord> RunDir::ended() const {
+  std::optional<records::EndRecord> last;
   if (out_.empty()) return last;
-  for_each_from_end(out_ / "result.jsonl", most::table, [&](const Record& r) {
-    if (const auto* end = std::get_if<EndRecord>(&r); end && end->ok()) last = *end;
+  records::for_each_from_end(out_ / "result.jsonl", most::table, [&](const records::Record& r) {
+    if (const auto* end = std::get_if<records::EndRecord>(&r); end && end->ok()) last = *end;
     return false;  // only the last line can end a training that has not continued
   });
   return last;
@@ -113,4 +114,4 @@ void RunDir::keep_trace(int64_t step) const {
   fs::rename(out_ / "trace.json", out_ / (name + ".json"));
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

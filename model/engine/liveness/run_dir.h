@@ -16,7 +16,7 @@
 #include "model/base/system/lock.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class RunDir {
  public:
@@ -30,7 +30,7 @@ class RunDir {
   /// True if `from` lies in this directory, whose training then continues.
   bool goes_on() const { return goes_on_; }
   /// The record of a training that ended and has not continued since.
-  std::optional<EndRecord> ended() const;
+  std::optional<records::EndRecord> ended() const;
   /// Renames the previous attempt's trace, which ended before `step`, so that it is kept.
   void keep_trace(int64_t step) const;
 
@@ -40,4 +40,4 @@ class RunDir {
   bool goes_on_ = false;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

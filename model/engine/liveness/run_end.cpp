@@ -4,9 +4,9 @@
 
 #include "model/base/system/signal_name.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-EndRecord interrupted(int signal, const std::string& message) {
+records::EndRecord interrupted(int signal, const std::string& message) {
   return {.status = "failed", .failure = "interrupted", .message = message, .signal = signal_name(signal)};
 }
 
@@ -14,7 +14,7 @@ ResultLog log_of(const RunSpec& spec) {
   return spec.run.out.empty() ? ResultLog() : ResultLog(spec.run.out);
 }
 
-WatchdogReports watchdog_reports(const RunSpec& spec, const Mpi& mpi) {
+WatchdogReports watchdog_reports(const RunSpec& spec, const comm::Mpi& mpi) {
   constexpr double kGrace_s = 3;
   const auto hang = [&](const std::string& op) {
     const std::string message = "rank " + std::to_string(mpi.rank()) + " made no progress for " +
@@ -40,4 +40,4 @@ WatchdogReports watchdog_reports(const RunSpec& spec, const Mpi& mpi) {
   return reports;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

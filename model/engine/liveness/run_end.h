@@ -10,15 +10,15 @@
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/watchdog.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-EndRecord interrupted(int signal, const std::string& message);
+records::EndRecord interrupted(int signal, const std::string& message);
 
 /// The log in run.out; one that writes nothing where the run keeps nothing.
 ResultLog log_of(const RunSpec& spec);
 
 /// Actions of the watchdog while the run proceeds or hangs. Writing is limited to a few seconds, so that a
 /// hanging disk cannot keep the watchdog from ending the run. `spec` and `mpi` must outlive it.
-WatchdogReports watchdog_reports(const RunSpec& spec, const Mpi& mpi);
+WatchdogReports watchdog_reports(const RunSpec& spec, const comm::Mpi& mpi);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,7 +10,7 @@
 
 #include "model/comm/comm.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -83,7 +83,7 @@ int StopSignals::first() {
 
 bool StopSignals::pressing() {
   const int s = g_first;
-  return Mpi::started_by_launcher() && (s == SIGTERM || s == SIGINT || s == SIGHUP);
+  return comm::Mpi::started_by_launcher() && (s == SIGTERM || s == SIGINT || s == SIGHUP);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

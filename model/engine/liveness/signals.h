@@ -9,7 +9,7 @@
 // sets kStartedByTrain in the environment.
 #pragma once
 
-namespace isobar {
+namespace isobar::engine {
 
 class StopSignals {
  public:
@@ -30,4 +30,4 @@ class StopSignals {
   static bool pressing();
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -15,7 +15,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::engine {
 
 class SlowWork {
  public:
@@ -78,4 +78,4 @@ class SlowWork {
   std::atomic<int64_t> since_ns_{0}, parts_{0};
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -3,24 +3,24 @@
 #include "model/base/error.h"
 #include "model/engine/liveness/result_log.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// End record of a completed training. If it was killed before it wrote one, the record is made here.
-EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
+records::EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
   if (const auto ended = dir.ended()) return *ended;
-  EndRecord end{.status = "ok",
-                .steps = resume.state.train.step,
-                .trained_steps = 0,
-                .checkpoint = resume.from.string()};
+  records::EndRecord end{.status = "ok",
+                         .steps = resume.state.train.step,
+                         .trained_steps = 0,
+                         .checkpoint = resume.from.string()};
   if (const std::string& why = resume.state.train.early.reason; !why.empty()) end.stopped = why;
   ResultLog(spec.run.out).write(end);
   return end;
 }
 
-bool may_set_aside(const DamagedCheckpoint& e, const RunSpec& spec, const ResumeWish& wish) {
+bool may_set_aside(const inference::DamagedCheckpoint& e, const RunSpec& spec, const ResumeWish& wish) {
   std::error_code none;
   return wish.sets_aside && !e.checkpoint.empty() && fs::equivalent(wish.from, spec.run.out, none);
 }
@@ -31,9 +31,9 @@ std::optional<Resume> checked(const RunSpec& spec, const ResumeWish& wish) {
   if (wish.from.empty()) return std::nullopt;
   for (;;) try {
       return check_resume(wish.from, spec);
-    } catch (const DamagedCheckpoint& e) {
+    } catch (const inference::DamagedCheckpoint& e) {
       if (!may_set_aside(e, spec, wish)) throw;
-      set_aside(e.checkpoint, e.what());
+      inference::set_aside(e.checkpoint, e.what());
     }
 }
 
@@ -43,7 +43,8 @@ void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
   s.dir->claim(s.resume ? s.resume->from : "");
   if (!s.resume) return;
   const int64_t step = s.resume->state.train.step;
-  const bool ended_early = !s.resume->state.train.early.reason.empty() && may_stop_early(spec.train);
+  const bool ended_early =
+      !s.resume->state.train.early.reason.empty() && inference::may_stop_early(spec.train);
   s.over = step == spec.train.steps || ended_early;
   if (ended_early && !s.dir->goes_on())
     throw ConfigError(s.resume->from.string(), "train",
@@ -59,7 +60,7 @@ void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
 }
 
 /// Tells every rank what rank 0 has found.
-void share(Start& s, const Mpi& mpi) {
+void share(Start& s, const comm::Mpi& mpi) {
   // Not JSON: a path may hold bytes that are no UTF-8.
   const std::string found = mpi.from_first((s.over ? "+" : "-") + (s.resume ? s.resume->from.string() : ""));
   if (mpi.rank() == 0) return;
@@ -70,21 +71,23 @@ void share(Start& s, const Mpi& mpi) {
 
 }  // namespace
 
-Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi) {
+Start start_of(const RunSpec& spec, const ResumeWish& wish, const comm::Mpi& mpi) {
   Start s;
   if (mpi.rank() == 0) find_start(s, spec, wish);
   share(s, mpi);
   return s;
 }
 
-void open_resumed(Start& s, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi, const Meeting& all) {
+void open_resumed(Start& s, const RunSpec& spec, const ResumeWish& wish, const comm::Mpi& mpi,
+                  const inference::Meeting& all) {
   while (s.resume && !s.over) {
-    std::optional<DamagedCheckpoint> why;
-    s.resume->opened = OpenCheckpoint::if_whole(s.resume->from, CheckpointPart::all, all, why);
+    std::optional<inference::DamagedCheckpoint> why;
+    s.resume->opened =
+        inference::OpenCheckpoint::if_whole(s.resume->from, inference::CheckpointPart::all, all, why);
     if (s.resume->opened) return;
     if (mpi.rank() == 0) {
-      if (!may_set_aside(*why, spec, wish)) throw DamagedCheckpoint(*why);
-      set_aside(why->checkpoint, why->what());
+      if (!may_set_aside(*why, spec, wish)) throw inference::DamagedCheckpoint(*why);
+      inference::set_aside(why->checkpoint, why->what());
       find_start(s, spec, wish);
     }
     share(s, mpi);
@@ -97,4 +100,4 @@ void check_start(const RunSpec& spec, const ResumeWish& wish) {
   dir.claim(resume ? resume->from : "");
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,13 +12,13 @@
 #include "model/engine/liveness/run_dir.h"
 #include "model/inference/meeting.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct Start {
   std::optional<RunDir> dir;     // on rank 0, held while the training lasts
   std::optional<Resume> resume;  // rank 0: complete; others: only the checkpoint's path
   bool over = false;             // training is already complete …
-  EndRecord end;                 // … and ended like this, on rank 0
+  records::EndRecord end;        // … and ended like this, on rank 0
 };
 
 /// The command's words on resuming. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the
@@ -30,12 +30,12 @@ struct ResumeWish {
 
 /// Collective. Rank 0 checks for all, so that an error is reported once (ConfigError); the other ranks touch
 /// the directory only after it has passed.
-Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi);
+Start start_of(const RunSpec& spec, const ResumeWish& wish, const comm::Mpi& mpi);
 /// Collective: opens the checkpoint. All ranks verify its bytes, long enough to need the watchdog's
 /// supervision.
-void open_resumed(Start& start, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi,
-                  const Meeting& all);
+void open_resumed(Start& start, const RunSpec& spec, const ResumeWish& wish, const comm::Mpi& mpi,
+                  const inference::Meeting& all);
 /// Throws the ConfigError of start_of(), for a process that only starts the ranks.
 void check_start(const RunSpec& spec, const ResumeWish& wish);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 
 #include "model/engine/liveness/signals.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using namespace std::chrono_literals;
@@ -24,7 +24,7 @@ double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::ste
 
 }  // namespace
 
-Watchdog::Watchdog(const Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
+Watchdog::Watchdog(const comm::Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
                    WatchdogReports reports)
     : rank_(mpi ? mpi->rank() : 0),
       slow_(slow),
@@ -169,9 +169,9 @@ double Watchdog::quiet_s(Clock::time_point now) const {
   return leaving_ || waiting_ ? 0 : seconds_between(moved_, now);  // these states wait for others
 }
 
-Heartbeat::Values Watchdog::mine(Clock::time_point now) {
+comm::Heartbeat::Values Watchdog::mine(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  Heartbeat::Values v{};
+  comm::Heartbeat::Values v{};
   v[kQuiet] = with_rank(quiet_s(now), rank_);
   v[kStuck] = with_rank(runner_ && runner_->waits_for_others() ? 0 : quiet_s(now), rank_);
   v[kSlow] = slow_.under_way() ? with_rank(1 + slow_.seconds(), rank_) : 0;
@@ -182,7 +182,7 @@ Heartbeat::Values Watchdog::mine(Clock::time_point now) {
   return v;
 }
 
-bool Watchdog::heed(const Heartbeat::Values& all, Clock::time_point now) {
+bool Watchdog::heed(const comm::Heartbeat::Values& all, Clock::time_point now) {
   if (all[kSlow] > 0) {
     moved_ = now;
     ++moves_;
@@ -203,7 +203,7 @@ bool Watchdog::heed(const Heartbeat::Values& all, Clock::time_point now) {
 
 // True if this rank is the one that holds up all others. Ranks become quiet almost simultaneously, so ranks
 // that wait in a transfer are named only if no other rank has been quiet for about as long.
-bool Watchdog::is_named(const Heartbeat::Values& all) const {
+bool Watchdog::is_named(const comm::Heartbeat::Values& all) const {
   const auto ms = [&](Value v) { return static_cast<double>(all[v] / kRanks); };
   if (ms(kQuiet) <= timeout_s_ * 1e3) return false;
   const Value who = ms(kStuck) > timeout_s_ * 1e3 / 2 ? kStuck : kQuiet;
@@ -217,4 +217,4 @@ std::string Watchdog::doing() {
   return runner_ ? runner_->now_running() : "starting up";
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

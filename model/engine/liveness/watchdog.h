@@ -39,7 +39,7 @@
 #include "model/engine/liveness/background_writer.h"
 #include "model/engine/liveness/slow_work.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct WatchdogReports {  // each may be empty
   /// Called on the watching thread: the rank made no progress for `timeout` seconds in `what`, or other ranks
@@ -54,7 +54,7 @@ struct WatchdogReports {  // each may be empty
 class Watchdog {
  public:
   /// Collective over all ranks; `mpi` null: local. `slow` and `background` must outlive it.
-  Watchdog(const Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
+  Watchdog(const comm::Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
            WatchdogReports reports);
   ~Watchdog();
 
@@ -73,11 +73,11 @@ class Watchdog {
   bool beat(Clock::time_point now);  // false: all have left, or one no longer answers
   void look(Clock::time_point now);
   void look_for_signals(Clock::time_point now);
-  Heartbeat::Values mine(Clock::time_point now);
-  bool heed(const Heartbeat::Values& all, Clock::time_point now);  // true: all have left
+  comm::Heartbeat::Values mine(Clock::time_point now);
+  bool heed(const comm::Heartbeat::Values& all, Clock::time_point now);  // true: all have left
   bool urgent();
   double quiet_s(Clock::time_point now) const;
-  bool is_named(const Heartbeat::Values& all) const;
+  bool is_named(const comm::Heartbeat::Values& all) const;
   std::string doing();
 
   const int rank_;
@@ -85,7 +85,7 @@ class Watchdog {
   BackgroundWriter& background_;
   const double timeout_s_;
   const WatchdogReports reports_;
-  Heartbeat beat_;
+  comm::Heartbeat beat_;
 
   // used by the watching thread only
   int64_t seen_ = -1;
@@ -108,4 +108,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -4,7 +4,7 @@
 #include "model/engine/plan_memory.h"
 #include "model/inference/weights/checkpoint.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class Checkpointer : public RunObserver {
@@ -35,24 +35,24 @@ class Checkpointer : public RunObserver {
     const TrainSpec& train = o_.run.spec.train;
     memory_.download_weights();
     const auto writing = o_.run.background.slow().begin("writing a checkpoint");
-    const auto dir =
-        save_checkpoint(o_.run.spec.run.out, o_.plan, memory_.params(), memory_.adam_m(), memory_.adam_v(),
-                        {.train = state(step), .spec = o_.run.spec, .channels = o_.data.net_channels()},
-                        meeting_of(o_.run.mpi, o_.run.threads, &o_.run.background.slow()), memory_.halves(),
-                        memory_.average());
+    const auto dir = inference::save_checkpoint(
+        o_.run.spec.run.out, o_.plan, memory_.params(), memory_.adam_m(), memory_.adam_v(),
+        {.train = state(step), .spec = o_.run.spec, .channels = o_.data.net_channels()},
+        meeting_of(o_.run.mpi, o_.run.threads, &o_.run.background.slow()), memory_.halves(),
+        memory_.average());
     if (o_.run.mpi.rank() != 0) return dir;
-    if (train.checkpoint_best && o_.progress.best_step == step) name_best(dir);
-    if (train.checkpoint_keep > 0) keep_last(o_.run.spec.run.out, train.checkpoint_keep);
+    if (train.checkpoint_best && o_.progress.best_step == step) inference::name_best(dir);
+    if (train.checkpoint_keep > 0) inference::keep_last(o_.run.spec.run.out, train.checkpoint_keep);
     return dir;
   }
 
-  TrainState state(int64_t step) {
-    TrainState s{.step = step, .plateau = o_.progress.plateau, .early = o_.progress.early};
+  inference::TrainState state(int64_t step) {
+    inference::TrainState s{.step = step, .plateau = o_.progress.plateau, .early = o_.progress.early};
     if (!scales_loss(o_.run.spec)) return s;
     const float* scalars = memory_.scalars();
-    s.updates = static_cast<int64_t>(scalars[kStep]);
-    s.loss_scale = static_cast<double>(scalars[kLossScale]);
-    s.good_steps = static_cast<int64_t>(scalars[kGoodSteps]);
+    s.updates = static_cast<int64_t>(scalars[plan::kStep]);
+    s.loss_scale = static_cast<double>(scalars[plan::kLossScale]);
+    s.good_steps = static_cast<int64_t>(scalars[plan::kGoodSteps]);
     return s;
   }
 
@@ -68,4 +68,4 @@ std::unique_ptr<RunObserver> checkpointer(const Observed& o, RunObserver& all) {
   return std::make_unique<Checkpointer>(o, all);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -9,7 +9,7 @@
 #include "model/engine/observers/observers.h"
 #include "model/records/files/event_file.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 double seconds_since_1970() {
@@ -20,36 +20,36 @@ class CurveWriter : public RunObserver {
  public:
   CurveWriter(const TrainContext& run, const std::vector<std::string>& channels)
       : curves_(run.spec, channels),
-        picture_("Visualization, " + curves_.channel(pictured_channel(channels))) {
+        picture_("Visualization, " + curves_.channel(records::pictured_channel(channels))) {
     if (!run.spec.run.tensorboard) return;
     if (run.spec.run.out.empty())
       throw ConfigError(run.spec.file, "run.tensorboard", "writes into run.out, which is not set",
                         "set run.out, or leave it out");
     if (run.log.on())
-      events_ = std::make_unique<EventFile>(run.spec.run.out + "/tensorboard", seconds_since_1970(),
-                                            hyperparameters(run.spec));
+      events_ = std::make_unique<records::EventFile>(run.spec.run.out + "/tensorboard", seconds_since_1970(),
+                                                     records::hyperparameters(run.spec));
   }
 
   void on_step(const StepResult& result) override { put(result.record); }
 
-  void on_valid(const ValidRecord& v, Validation& pass) override {
+  void on_valid(const records::ValidRecord& v, Validation& pass) override {
     put(v);
     const std::string png = pass.picture();  // collective: on ranks that draw nothing too
     if (events_ && !png.empty()) events_->add_picture(seconds_since_1970(), v.step, picture_, png);
   }
 
-  void on_ranks(const RanksRecord& r) override { put(r); }
+  void on_ranks(const records::RanksRecord& r) override { put(r); }
 
  private:
   void put(const auto& record) {
     if (!events_) return;
-    for (const CurvePoint& p : curves_.of(record))
+    for (const records::CurvePoint& p : curves_.of(record))
       events_->add(seconds_since_1970(), record.step, p.tag, p.value);
   }
 
-  const RunCurves curves_;
-  const std::string picture_;          // its tag
-  std::unique_ptr<EventFile> events_;  // null: draws nothing
+  const records::RunCurves curves_;
+  const std::string picture_;                   // its tag
+  std::unique_ptr<records::EventFile> events_;  // null: draws nothing
 };
 
 }  // namespace
@@ -58,4 +58,4 @@ std::unique_ptr<RunObserver> curves(const TrainContext& run, const RankData& dat
   return std::make_unique<CurveWriter>(run, data.channels().targets);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -3,26 +3,26 @@
 
 #include "model/engine/observers/observers.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class EarlyStopping : public RunObserver {
  public:
   explicit EarlyStopping(const Observed& o) : run_(o.run), train_(o.run.spec.train), progress_(o.progress) {}
 
-  void on_valid(const ValidRecord& record, Validation&) override {
-    const bool watched =
-        train_.lr_schedule == LrSchedule::plateau || may_stop_early(train_) || train_.checkpoint_best;
+  void on_valid(const records::ValidRecord& record, Validation&) override {
+    const bool watched = train_.lr_schedule == LrSchedule::plateau || inference::may_stop_early(train_) ||
+                         train_.checkpoint_best;
     if (record.step > 0 && watched) observe(record);
   }
-  void on_end(EndRecord&) override {
+  void on_end(records::EndRecord&) override {
     if (const std::string& why = progress_.early.reason; !why.empty())
       run_.say("stopped after step " + std::to_string(progress_.step) + ": " + why);
   }
 
  private:
   // Broadcasts what rank 0 has seen, bit for bit, so that learning rates and stopping agree on all ranks.
-  void observe(const ValidRecord& record) {
+  void observe(const records::ValidRecord& record) {
     char text[80];
     std::snprintf(text, sizeof text, "%a %a", *record.loss,
                   record.jacobian ? record.jacobian->frobenius : 0.0);
@@ -47,4 +47,4 @@ std::unique_ptr<RunObserver> early_stopping(const Observed& o) {
   return std::make_unique<EarlyStopping>(o);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -1,7 +1,7 @@
 #include "model/engine/executor.h"
 #include "model/engine/observers/observers.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class EpochCounter : public RunObserver {
@@ -18,11 +18,11 @@ class EpochCounter : public RunObserver {
     if (due(TrainSpec::kEpoch, p) || p.over(o_.run.spec)) end_epoch(*r.record.epoch + 1);
   }
   // Before this step's on_step, which it belongs to.
-  void on_valid(const ValidRecord& record, Validation&) override { valid_ = record; }
+  void on_valid(const records::ValidRecord& record, Validation&) override { valid_ = record; }
 
  private:
   void end_epoch(int64_t epoch) {
-    EpochRecord record = sums_;
+    records::EpochRecord record = sums_;
     record.epoch = epoch;
     record.step = o_.progress.step;
     record.loss = loss_ / static_cast<double>(sums_.steps);
@@ -39,9 +39,9 @@ class EpochCounter : public RunObserver {
   const Observed o_;
   RunObserver& all_;
   int64_t step_begun_ns_ = 0;
-  EpochRecord sums_;  // of the epoch so far, in this run
+  records::EpochRecord sums_;  // of the epoch so far, in this run
   double loss_ = 0;
-  std::optional<ValidRecord> valid_;  // the last one
+  std::optional<records::ValidRecord> valid_;  // the last one
 };
 
 }  // namespace
@@ -50,4 +50,4 @@ std::unique_ptr<RunObserver> epoch_counter(const Observed& o, RunObserver& all) 
   return std::make_unique<EpochCounter>(o, all);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

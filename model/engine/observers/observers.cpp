@@ -1,6 +1,6 @@
 #include "model/engine/observers/observers.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObserver> curves) {
   all.add(start_times(o));
@@ -17,4 +17,4 @@ void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObse
   all.add(rank_reports(o, all));
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

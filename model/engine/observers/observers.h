@@ -12,13 +12,13 @@
 #include "model/engine/step_programs.h"
 #include "model/engine/train_context.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// The parts of a training that observers see; all of it outlives them.
 struct Observed {
   const TrainContext& run;
   const RunSpec& weighted;  // the run's spec with the loss weights and latitudes of its data
-  const Plan& plan;
+  const plan::Plan& plan;
   const StepPrograms& programs;
   RankData& data;
   Processor& processor;
@@ -62,4 +62,4 @@ std::unique_ptr<RunObserver> checkpointer(const Observed& o, RunObserver& all);
 /// on_ranks of `all`. Collective.
 std::unique_ptr<RunObserver> rank_reports(const Observed& o, RunObserver& all);
 
-}  // namespace isobar
+}  // namespace isobar::engine

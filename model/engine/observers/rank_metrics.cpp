@@ -6,17 +6,17 @@
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu) {
+EnergyCounters counters_of(const Processor& processor, const comm::Mpi& mpi, bool gpu) {
   if (gpu) return processor.energy();
   return mpi.rank_on_host() == 0 ? rapl_counters() : EnergyCounters();
 }
 
 }  // namespace
 
-RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
+RankMetrics::RankMetrics(const plan::Plan& plan, const Processor& processor, const comm::Mpi& mpi, bool gpu)
     : plan_(plan),
       processor_(processor),
       mpi_(mpi),
@@ -42,19 +42,19 @@ void RankMetrics::add(double step_s, double data_wait_s) {
   step_s_ += step_s, data_wait_s_ += data_wait_s;
 }
 
-RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
+records::RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
   const double n = std::max<double>(1, static_cast<double>(steps_));
-  RankRecord r{.rank = mpi_.rank(),
-               .host = host_name(),
-               .step_s = step_s_ / n,
-               .data_wait_s = data_wait_s_ / n,
-               .rss_bytes = resident_bytes(),
-               .peak_rss_bytes = peak_resident_bytes()};
+  records::RankRecord r{.rank = mpi_.rank(),
+                        .host = host_name(),
+                        .step_s = step_s_ / n,
+                        .data_wait_s = data_wait_s_ / n,
+                        .rss_bytes = resident_bytes(),
+                        .peak_rss_bytes = peak_resident_bytes()};
   if (!gpu_) {  // a GPU times ops only while traced
     double compute = 0;
     const std::vector<OpTime>& times = runner.op_times();
     for (size_t i = 0; i < plan_.ops.size(); ++i)
-      if (plan_.ops[i].lane == Lane::compute && plan_.ops[i].kind != OpKind::fetch)
+      if (plan_.ops[i].lane == plan::Lane::compute && plan_.ops[i].kind != plan::OpKind::fetch)
         compute += times[i].seconds;
     r.compute_s = compute / n;
   }
@@ -74,7 +74,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.busy = load->busy, r.celsius = load->celsius;
     r.pcie_in_bytes_s = load->pcie_in_bytes_s, r.pcie_out_bytes_s = load->pcie_out_bytes_s;
   }
-  RanksRecord out{.step = step, .steps = steps_};
+  records::RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();
     out.joules_per_step = meter_.joules() / n;
@@ -86,20 +86,22 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
   return out;
 }
 
-RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
+records::RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
   pause();
-  std::vector<RanksRecord> all;
-  for (const std::string& line : mpi_.to_first(json_text(to_json(Record(own(step, runner))))))
-    all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));
+  std::vector<records::RanksRecord> all;
+  for (const std::string& line :
+       mpi_.to_first(json_text(records::to_json(records::Record(own(step, runner))))))
+    all.push_back(std::get<records::RanksRecord>(
+        records::record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));
   return merged(all);
 }
 
-RanksRecord merged(const std::vector<RanksRecord>& of_ranks) {
-  RanksRecord out;
+records::RanksRecord merged(const std::vector<records::RanksRecord>& of_ranks) {
+  records::RanksRecord out;
   double joules = 0;
   size_t metered = 0;
   bool known = true;
-  for (const RanksRecord& r : of_ranks) {
+  for (const records::RanksRecord& r : of_ranks) {
     out.step = r.step, out.steps = r.steps;
     out.ranks.insert(out.ranks.end(), r.ranks.begin(), r.ranks.end());
     if (!r.energy) continue;  // another rank meters its host
@@ -115,4 +117,4 @@ RanksRecord merged(const std::vector<RanksRecord>& of_ranks) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

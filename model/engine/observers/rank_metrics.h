@@ -18,23 +18,23 @@
 #include "model/plan/plan.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class RankMetrics {
  public:
-  RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu);
+  RankMetrics(const plan::Plan& plan, const Processor& processor, const comm::Mpi& mpi, bool gpu);
   void reset();  // together with op times, after warm-up
   void begin_step() { meter_.run(), load_.run(); }
   void add(double step_s, double data_wait_s);
   void pause() { meter_.pause(), load_.pause(); }
   int64_t steps() const { return steps_; }
-  RanksRecord report(int64_t step, const Runner& runner);
+  records::RanksRecord report(int64_t step, const Runner& runner);
 
  private:
-  RanksRecord own(int64_t step, const Runner& runner) const;
-  const Plan& plan_;
+  records::RanksRecord own(int64_t step, const Runner& runner) const;
+  const plan::Plan& plan_;
   const Processor& processor_;
-  const Mpi& mpi_;
+  const comm::Mpi& mpi_;
   const bool gpu_;
   EnergyMeter meter_;  // of a GPU rank's device; of a host's first CPU rank's host
   LoadMeter load_;     // of a GPU rank's device
@@ -50,6 +50,6 @@ class RankMetrics {
 };
 
 /// Merges the ranks' records. The energy is known only if every metering rank knows its own.
-RanksRecord merged(const std::vector<RanksRecord>& of_ranks);
+records::RanksRecord merged(const std::vector<records::RanksRecord>& of_ranks);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -1,7 +1,7 @@
 #include "model/engine/observers/observers.h"
 #include "model/engine/observers/rank_metrics.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class RankReports : public RunObserver {
@@ -37,4 +37,4 @@ std::unique_ptr<RunObserver> rank_reports(const Observed& o, RunObserver& all) {
   return std::make_unique<RankReports>(o, all);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

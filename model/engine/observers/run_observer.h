@@ -14,10 +14,10 @@
 #include "model/engine/validation/validation.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct StepResult {
-  StepRecord record;                 // its step counts from 1
+  records::StepRecord record;        // its step counts from 1
   double error = 0;                  // of the net's metric (errors_of), first channel
   int64_t begin_ns = 0, end_ns = 0;  // by now_ns()
   bool ops_timed = false;            // the runner or a trace of the device timed its ops
@@ -35,15 +35,15 @@ class RunObserver {
   /// A validation or a checkpoint begins: what follows until the next step is no training.
   virtual void on_pause() {}
   /// `pass` has the text and the picture of this validation.
-  virtual void on_valid(const ValidRecord&, Validation& /*pass*/) {}
+  virtual void on_valid(const records::ValidRecord&, Validation& /*pass*/) {}
   /// An epoch has ended; after the validation of its last step.
-  virtual void on_epoch(const EpochRecord&) {}
-  virtual void on_checkpoint(const CheckpointRecord&) {}
-  virtual void on_ranks(const RanksRecord&) {}
+  virtual void on_epoch(const records::EpochRecord&) {}
+  virtual void on_checkpoint(const records::CheckpointRecord&) {}
+  virtual void on_ranks(const records::RanksRecord&) {}
   /// A signal ends the run after the steps done; on_end is not called.
   virtual void on_stop() {}
   /// The last step is done; observers complete the record.
-  virtual void on_end(EndRecord&) {}
+  virtual void on_end(records::EndRecord&) {}
 };
 
 /// Calls all observers, in the order in which they were added.
@@ -63,22 +63,22 @@ class RunObservers : public RunObserver {
   void on_pause() override {
     for (const auto& o : all_) o->on_pause();
   }
-  void on_valid(const ValidRecord& record, Validation& pass) override {
+  void on_valid(const records::ValidRecord& record, Validation& pass) override {
     for (const auto& o : all_) o->on_valid(record, pass);
   }
-  void on_epoch(const EpochRecord& record) override {
+  void on_epoch(const records::EpochRecord& record) override {
     for (const auto& o : all_) o->on_epoch(record);
   }
-  void on_checkpoint(const CheckpointRecord& record) override {
+  void on_checkpoint(const records::CheckpointRecord& record) override {
     for (const auto& o : all_) o->on_checkpoint(record);
   }
-  void on_ranks(const RanksRecord& record) override {
+  void on_ranks(const records::RanksRecord& record) override {
     for (const auto& o : all_) o->on_ranks(record);
   }
   void on_stop() override {
     for (const auto& o : all_) o->on_stop();
   }
-  void on_end(EndRecord& end) override {
+  void on_end(records::EndRecord& end) override {
     for (const auto& o : all_) o->on_end(end);
   }
 
@@ -86,4 +86,4 @@ class RunObservers : public RunObserver {
   std::vector<std::unique_ptr<RunObserver>> all_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -2,7 +2,7 @@
 #include "model/engine/observers/observers.h"
 #include "model/engine/output/summary.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class RunSummary : public RunObserver {
@@ -21,9 +21,9 @@ class RunSummary : public RunObserver {
     if (r.ops_timed) timed_seconds_ += r.record.seconds;
     final_loss_ = r.record.loss;
   }
-  void on_valid(const ValidRecord&, Validation& pass) override { valid_ = pass.last(); }
-  void on_checkpoint(const CheckpointRecord& record) override { checkpoint_ = record.path; }
-  void on_end(EndRecord& end) override {
+  void on_valid(const records::ValidRecord&, Validation& pass) override { valid_ = pass.last(); }
+  void on_checkpoint(const records::CheckpointRecord& record) override { checkpoint_ = record.path; }
+  void on_end(records::EndRecord& end) override {
     const RunProgress& p = o_.progress;
     end = summary_of_run(o_.run.spec, o_.plan, runner_.op_times(), runner_.routine_times(), step_seconds_,
                          timed_seconds_);
@@ -43,7 +43,7 @@ class RunSummary : public RunObserver {
   std::vector<double> step_seconds_;
   double timed_seconds_ = 0;  // sum over steps whose ops were timed
   std::optional<double> final_loss_;
-  std::optional<LastValid> valid_;
+  std::optional<records::LastValid> valid_;
   std::optional<std::string> checkpoint_;  // the last one
 };
 
@@ -53,4 +53,4 @@ std::unique_ptr<RunObserver> run_summary(const Observed& o) {
   return std::make_unique<RunSummary>(o);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

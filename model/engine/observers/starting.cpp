@@ -6,7 +6,7 @@
 
 #include "model/engine/observers/observers.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr double kWorthALine_s = 1, kWorthNaming = 0.1;
@@ -23,7 +23,7 @@ class StartTimes : public RunObserver {
   void on_start() override {
     if (const std::string text = run_.starting.done(); !text.empty()) run_.say(text);
     if (!run_.log.on()) return;
-    SetUpRecord record;
+    records::SetUpRecord record;
     for (const auto& [stage, seconds] : run_.starting.seconds()) record.seconds[stage] = seconds;
     if (auto channels = data_.channels().targets; !channels.empty()) record.channels = std::move(channels);
     run_.log.write(record);
@@ -70,4 +70,4 @@ std::unique_ptr<RunObserver> start_times(const Observed& o) {
   return std::make_unique<StartTimes>(o);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,7 +12,7 @@
 
 #include "model/engine/liveness/slow_work.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class Starting {
  public:
@@ -36,4 +36,4 @@ class Starting {
   std::vector<std::pair<const char*, double>> seconds_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

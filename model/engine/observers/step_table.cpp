@@ -5,7 +5,7 @@
 #include "model/engine/output/run_text.h"
 #include "model/nets/build.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class StepTable : public RunObserver {
@@ -14,7 +14,7 @@ class StepTable : public RunObserver {
       : o_(o),
         words_(of_words(o.plan)),
         flops_of_rank_(words_ || o.run.options.peak_flops > 0
-                           ? model_flops(o.run.spec) / static_cast<double>(o.run.spec.layout.world())
+                           ? nets::model_flops(o.run.spec) / static_cast<double>(o.run.spec.layout.world())
                            : 0) {}
 
   void on_step_begin(int64_t, bool) override {
@@ -22,7 +22,7 @@ class StepTable : public RunObserver {
   }
   void on_step(const StepResult& r) override {
     const TrainSpec& t = o_.run.spec.train;
-    const StepRecord& s = r.record;
+    const records::StepRecord& s = r.record;
     if (s.step % t.log_every != 0 && s.step != t.steps) return;
     const double spent =
         static_cast<double>(r.end_ns - begun_ns_) * 1e-9 / static_cast<double>(s.step - o_.progress.first);
@@ -36,8 +36,8 @@ class StepTable : public RunObserver {
         spent * static_cast<double>(t.steps - s.step));
     o_.run.say(line);
   }
-  void on_valid(const ValidRecord&, Validation& pass) override { o_.run.say(pass.text()); }
-  void on_epoch(const EpochRecord& e) override {
+  void on_valid(const records::ValidRecord&, Validation& pass) override { o_.run.say(pass.text()); }
+  void on_epoch(const records::EpochRecord& e) override {
     const TrainSpec& t = o_.run.spec.train;
     char line[256];
     int n = std::snprintf(line, sizeof line, "epoch %5ld%s  %ld steps  %.4g s  %.2f samples/s  loss %.5f",
@@ -48,11 +48,11 @@ class StepTable : public RunObserver {
                     *e.valid_loss, *e.valid_seconds);
     o_.run.say(line);
   }
-  void on_ranks(const RanksRecord& record) override {
+  void on_ranks(const records::RanksRecord& record) override {
     if (const std::string text = record.text(); !text.empty())
       o_.run.say("ranks after step " + std::to_string(record.step) + ": " + text);
   }
-  void on_end(EndRecord& end) override { o_.run.say("\n" + summary_text(o_.run.spec, end)); }
+  void on_end(records::EndRecord& end) override { o_.run.say("\n" + summary_text(o_.run.spec, end)); }
 
  private:
   // "  0.152 TFLOP/s  MFU 43.1 %": model FLOPs of a rank, and their share of its peak where that is known
@@ -78,4 +78,4 @@ std::unique_ptr<RunObserver> step_table(const Observed& o) {
   return std::make_unique<StepTable>(o);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 #include "model/trace/chrome.h"
 #include "model/trace/recorder.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr int64_t kTracedSteps = 10;  // last steps of a run
@@ -14,7 +14,7 @@ class StepTrace : public RunObserver {
  public:
   explicit StepTrace(const Observed& o) : o_(o) {
     const RunSpec& spec = o.run.spec;
-    if (may_stop_early(spec.train))
+    if (inference::may_stop_early(spec.train))
       throw ConfigError(spec.file, "train",
                         "may end this run early, and a trace is of its last steps, which are not known then",
                         "trace a run without train.early_stopping_patience and train.jacobian_window");
@@ -33,9 +33,9 @@ class StepTrace : public RunObserver {
     if (traces(step))
       recorder_->record_step(static_cast<int32_t>(step), r.begin_ns - origin, r.end_ns - origin);
   }
-  void on_end(EndRecord&) override {
+  void on_end(records::EndRecord&) override {
     const auto writing = o_.run.background.slow().begin("writing the trace");
-    Timeline timeline = recorder_->take();
+    trace::Timeline timeline = recorder_->take();
     const std::string share = watched_ ? take_watched(timeline) + "\n" : "";
     write(timeline);
     o_.run.say(share + "trace: " + o_.run.options.trace.string());
@@ -45,28 +45,29 @@ class StepTrace : public RunObserver {
   bool traces(int64_t step) const { return step >= o_.run.spec.train.steps - kTracedSteps; }
 
   // Every rank writes a part; rank 0 merges them.
-  void write(const Timeline& timeline) const {
-    const Mpi& mpi = o_.run.mpi;
+  void write(const trace::Timeline& timeline) const {
+    const comm::Mpi& mpi = o_.run.mpi;
     const std::filesystem::path& path = o_.run.options.trace;
     // Ranks of one host share a clock; times count from rank 0's start.
     const int64_t zero = std::stoll(mpi.from_first(std::to_string(recorder_->origin_ns())));
-    const RankTrace trace{&timeline, &o_.plan, &o_.programs.full, recorder_->origin_ns() - zero, {}, ""};
-    write_chrome_trace(part_path(path, mpi.rank()), {trace});
+    const trace::RankTrace trace{&timeline, &o_.plan, &o_.programs.full, recorder_->origin_ns() - zero,
+                                 {},        ""};
+    trace::write_chrome_trace(trace::part_path(path, mpi.rank()), {trace});
     mpi.barrier();
     if (mpi.rank() != 0) return;
     std::vector<std::filesystem::path> parts;
     parts.reserve(mpi.size());
-    for (int r = 0; r < mpi.size(); ++r) parts.push_back(part_path(path, r));
-    merge_chrome_traces(parts, path);
+    for (int r = 0; r < mpi.size(); ++r) parts.push_back(trace::part_path(path, r));
+    trace::merge_chrome_traces(parts, path);
   }
 
   // The device's spans; its times replace the runner's op times. Returns the share of device time that ops
   // have.
-  std::string take_watched(Timeline& timeline) const {
+  std::string take_watched(trace::Timeline& timeline) const {
     o_.processor.stop_watching();
-    DeviceJoin join = o_.processor.watched(recorder_->origin_ns());
+    trace::DeviceJoin join = o_.processor.watched(recorder_->origin_ns());
     std::vector<OpTime> times(o_.plan.ops.size());
-    for (const Span& s : join.spans) {
+    for (const trace::Span& s : join.spans) {
       OpTime& t = times[s.op];
       const double seconds = static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
       if (s.lane == o_.programs.full.instrs[s.instr].lane)
@@ -76,18 +77,18 @@ class StepTrace : public RunObserver {
     }
     o_.processor.runner().set_op_times(std::move(times));
     timeline.spans = std::move(join.spans);
-    std::string text = to_text(join.share);
-    o_.run.log.write(DeviceShareRecord{.joined_share = join.share.joined_share(),
-                                       .device_s = static_cast<double>(join.share.device_ns) * 1e-9,
-                                       .activities = join.share.activities,
-                                       .lost = join.share.lost,
-                                       .text = text});
+    std::string text = trace::to_text(join.share);
+    o_.run.log.write(records::DeviceShareRecord{.joined_share = join.share.joined_share(),
+                                                .device_s = static_cast<double>(join.share.device_ns) * 1e-9,
+                                                .activities = join.share.activities,
+                                                .lost = join.share.lost,
+                                                .text = text});
     return text;
   }
 
   const Observed o_;
-  std::optional<SpanRecorder> recorder_;  // its clock begins with the first step
-  bool watched_ = false;                  // the device times the ops of the current step
+  std::optional<trace::SpanRecorder> recorder_;  // its clock begins with the first step
+  bool watched_ = false;                         // the device times the ops of the current step
 };
 
 }  // namespace
@@ -96,4 +97,4 @@ std::unique_ptr<RunObserver> step_trace(const Observed& o) {
   return std::make_unique<StepTrace>(o);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -1,6 +1,6 @@
 #include "model/engine/observers/observers.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class Validator : public RunObserver {
@@ -22,7 +22,7 @@ class Validator : public RunObserver {
   void validate() {
     if (!o_.data.has_validation()) return;
     all_.on_pause();
-    const ValidRecord record = pass_(o_.progress.step);
+    const records::ValidRecord record = pass_(o_.progress.step);
     all_.on_valid(record, pass_);
   }
 
@@ -37,4 +37,4 @@ std::unique_ptr<RunObserver> validator(const Observed& o, RunObserver& all) {
   return std::make_unique<Validator>(o, all);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,21 +10,21 @@
 #include "model/engine/output/summary.h"
 #include "model/inference/channel_loss.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-void record_start(const TrainContext& run, const Plan& plan) {
+void record_start(const TrainContext& run, const plan::Plan& plan) {
   if (!run.log.on()) return;
-  StartRecord start = start_of_run(run.spec, plan, run.mpi.size(), run.mpi.ranks_on_host(), run.threads,
-                                   run.resume != nullptr);
+  records::StartRecord start = start_of_run(run.spec, plan, run.mpi.size(), run.mpi.ranks_on_host(),
+                                            run.threads, run.resume != nullptr);
   if (!run.device.gpu) start.kernels = cpu_kernels(plan);
   if (!run.options.about.empty()) start.provenance["about"] = run.options.about;
-  if (run.options.expected) start.provenance["expected"] = to_json(*run.options.expected);
+  if (run.options.expected) start.provenance["expected"] = records::to_json(*run.options.expected);
   run.log.write(std::move(start));
   write_atomically(std::filesystem::path(run.spec.run.out) / "spec.json",
                    json_text(to_json(run.spec), 1) + "\n");
 }
 
-void print_header(const TrainContext& run, const Plan& plan, const RankData& data) {
+void print_header(const TrainContext& run, const plan::Plan& plan, const RankData& data) {
   RunFacts f{.parameters = plan.parameter_count(),
              .trained = plan.trained_count(),
              .ranks = run.mpi.size(),
@@ -47,8 +47,9 @@ void print_header(const TrainContext& run, const Plan& plan, const RankData& dat
 }
 
 void print_loss_weights(const TrainContext& run, const TrainSpec& t, const RankData& data) {
-  if (!weighs_channels(t) && t.intensity.empty()) return;
-  const std::vector<ChannelPlace> places = places_of(run.spec, data.net_channels().targets);
+  if (!inference::weighs_channels(t) && t.intensity.empty()) return;
+  const std::vector<inference::ChannelPlace> places =
+      inference::places_of(run.spec, data.net_channels().targets);
   std::string text;
   char one[96];
   for (size_t c = 0; c < places.size(); ++c) {
@@ -63,4 +64,4 @@ void print_loss_weights(const TrainContext& run, const TrainSpec& t, const RankD
   run.say("loss weights " + text);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

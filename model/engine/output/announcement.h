@@ -7,12 +7,12 @@
 #include "model/engine/rank_data.h"
 #include "model/engine/train_context.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-void record_start(const TrainContext& run, const Plan& plan);
+void record_start(const TrainContext& run, const plan::Plan& plan);
 /// Collective.
-void print_header(const TrainContext& run, const Plan& plan, const RankData& data);
+void print_header(const TrainContext& run, const plan::Plan& plan, const RankData& data);
 /// `weighted`: with the loss weights of the data's channels. Prints nothing if all are 1.
 void print_loss_weights(const TrainContext& run, const TrainSpec& weighted, const RankData& data);
 
-}  // namespace isobar
+}  // namespace isobar::engine

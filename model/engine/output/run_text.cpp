@@ -11,7 +11,7 @@
 #include "model/nets/graph/region_graph.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 template <class... Values>
@@ -46,7 +46,7 @@ std::string shape_text(const RegionalGnnSpec& n) {
   const auto two = [](int64_t a, int64_t b) { return grouped(a) + " + " + grouped(b); };
   return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + ", " +
          two(n.tokens(), n.upstream_box().points()) + " nodes (of the latter " +
-         grouped(sending_box(n).points()) + " are read), " + two(n.intra_edges(), n.boundary_edges()) +
+         grouped(nets::sending_box(n).points()) + " are read), " + two(n.intra_edges(), n.boundary_edges()) +
          text(" edges, %ld -> %ld channels", n.in_channels, n.out_channels);
 }
 
@@ -117,7 +117,7 @@ std::string data_text(const RunSpec& s, const RunFacts& f) {
                      : s.net.words()       ? "synthetic tokens"
                                            : "synthetic noise";
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
-  const LeftOut& out = f.left_out;
+  const data::LeftOut& out = f.left_out;
   if (out.missing > 0) data += "; " + grouped(out.missing) + " rows with missing values skipped";
   if (out.masked > 0) data += "; " + grouped(out.masked) + " masked (" + name_of(s.data.mask_mode) + ")";
   if (out.thinned > 0) data += "; " + grouped(out.thinned) + " removed by thinning";
@@ -167,7 +167,7 @@ std::string trained_text(const RunSpec& s, const RunFacts& f) {
 }  // namespace
 
 std::string place_text(const LayoutSpec& layout, int rank, int ranks) {
-  const Coords at = coords_of(layout, rank);
+  const plan::Coords at = plan::coords_of(layout, rank);
   return text("rank %d of %d: dp %d, tp %d, cp %d, pp %d; process %d", rank, ranks, at.dp, at.tp, at.cp,
               at.pp, ::getpid());
 }
@@ -190,7 +190,7 @@ std::string header_text(const RunSpec& s, const RunFacts& f) {
               s.run.out.empty() ? "results are not kept (set run.out=runs/NAME to keep them)" : s.run.out);
 }
 
-std::string summary_text(const RunSpec& s, const EndRecord& end) {
+std::string summary_text(const RunSpec& s, const records::EndRecord& end) {
   const StepStats step = end.step_s.value_or(StepStats());
   std::string out = text("%ld steps in %.1f s", end.trained_steps.value_or(0), end.seconds.value_or(0));
   if (step.median > 0)
@@ -217,4 +217,4 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
          line("next", "isobar report " + s.run.out + " -o " + s.run.out + "/report");
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

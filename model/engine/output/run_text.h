@@ -14,14 +14,14 @@
 #include "model/data/choice/left_out.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct RunFacts {                       // facts that the specification does not contain
   int64_t parameters = 0, trained = 0;  // all, and those not frozen
   int64_t memory_bytes = 0;             // of the fullest rank, as planned
   std::string micro_batch;              // how the engine chose it; "" if it was given
   int ranks = 1, ranks_on_host = 1, threads = 1;
-  LeftOut left_out;
+  data::LeftOut left_out;
   std::vector<std::string> flat_channels;    // Dataset::flat_channels
   int64_t steps_per_epoch = 0, samples = 0;  // of the training data
   bool validates = false;
@@ -32,6 +32,6 @@ struct RunFacts {                       // facts that the specification does not
 /// "rank 3 of 8: dp 1, tp 1, cp 0, pp 0; process 1234".
 std::string place_text(const LayoutSpec& layout, int rank, int ranks);
 std::string header_text(const RunSpec& spec, const RunFacts& facts);
-std::string summary_text(const RunSpec& spec, const EndRecord& end);
+std::string summary_text(const RunSpec& spec, const records::EndRecord& end);
 
-}  // namespace isobar
+}  // namespace isobar::engine

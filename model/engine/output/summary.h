@@ -6,16 +6,16 @@
 #include "model/base/spec/spec.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
-                         bool resumed);
+records::StartRecord start_of_run(const RunSpec& spec, const plan::Plan& plan, int ranks, int ranks_on_host,
+                                  int threads, bool resumed);
 /// Op times are summed by path over routines and micro-batches; `routine_times` are empty unless a device
 /// measures them. `samples_per_s` uses kStatistic (model/base/step_stats.h). `step_seconds`: without warm-up;
 /// `timed_seconds`: sum over the steps whose ops were timed.
-EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
-                         const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
-                         double timed_seconds);
-MemoryRecord memory_of(const Memory& of);
+records::EndRecord summary_of_run(const RunSpec& spec, const plan::Plan& plan,
+                                  const std::vector<OpTime>& times, const std::vector<OpTime>& routine_times,
+                                  std::vector<double> step_seconds, double timed_seconds);
+records::MemoryRecord memory_of(const plan::Memory& of);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -11,7 +11,7 @@
 #include "model/plan/layout.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Colour = std::array<double, 3>;
@@ -61,14 +61,14 @@ double number_at(const std::byte* p, DType t, int64_t i) {
 
 }  // namespace
 
-FieldPicture::FieldPicture(const RunSpec& spec, const Plan& plan, size_t channel)
+FieldPicture::FieldPicture(const RunSpec& spec, const plan::Plan& plan, size_t channel)
     : plan_(plan),
       height_(spec.net.images()->img_height),
       width_(spec.net.images()->img_width),
       channel_(static_cast<int64_t>(channel)),
-      first_(coords_of(spec.layout, plan.rank).dp == 0) {
+      first_(plan::coords_of(spec.layout, plan.rank).dp == 0) {
   const auto at = std::find_if(plan.ops.begin(), plan.ops.end(),
-                               [](const Op& op) { return op.kind == OpKind::loss_sums; });
+                               [](const plan::Op& op) { return op.kind == plan::OpKind::loss_sums; });
   if (at != plan.ops.end()) loss_ = &*at;
   planes_.resize(static_cast<size_t>(3 * height_ * width_));
 }
@@ -82,11 +82,11 @@ void FieldPicture::take_truth(const float* target) {
 // A row is a patch: for each point its channels.
 void FieldPicture::take_prediction(Backend& backend) {
   if (!first_ || loss_ == nullptr) return;
-  const View& predicted = in<OpKind::loss_sums>(*loss_, "pred");
+  const plan::View& predicted = plan::in<plan::OpKind::loss_sums>(*loss_, "pred");
   backend.download({predicted});
   const std::byte* from = backend.host(predicted);
   const DType type = plan_.buffers[predicted.buffer].dtype;
-  const ImageAttrs& a = loss_->as<LossAttrs>().image;
+  const plan::ImageAttrs& a = loss_->as<plan::LossAttrs>().image;
   const int64_t p = a.patch, across = width_ / p;
   for (int64_t row = 0; row < a.rows && a.row0 + row < a.tokens; ++row)
     for (int64_t i = 0; i < p * p; ++i) {
@@ -97,7 +97,7 @@ void FieldPicture::take_prediction(Backend& backend) {
     }
 }
 
-std::string FieldPicture::png(const Mpi& mpi) {
+std::string FieldPicture::png(const comm::Mpi& mpi) {
   const std::vector<double> all = mpi.sum_of(planes_);
   std::fill(planes_.begin(), planes_.end(), 0.0);
   const int64_t points = height_ * width_;
@@ -125,4 +125,4 @@ std::string FieldPicture::png(const Mpi& mpi) {
   return encoded(rgb, width, height);
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

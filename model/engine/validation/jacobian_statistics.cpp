@@ -3,13 +3,13 @@
 #include <Eigen/SVD>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::engine {
 
-JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int64_t outputs,
-                             int64_t inputs) {
+records::JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int64_t outputs,
+                                      int64_t inputs) {
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const auto n = static_cast<double>(samples.size());
-  JacobianRecord r{.samples = static_cast<int64_t>(samples.size())};
+  records::JacobianRecord r{.samples = static_cast<int64_t>(samples.size())};
   Eigen::VectorXd sensitivity = Eigen::VectorXd::Zero(inputs);
   double frobenius = 0, condition = 0, sum = 0, squares = 0, largest = 0;
   for (const std::vector<float>& sample : samples) {
@@ -32,4 +32,4 @@ JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

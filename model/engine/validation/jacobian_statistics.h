@@ -6,11 +6,12 @@
 
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// frobenius, condition: means over the samples of |J|_F and of the ratio of largest to smallest singular
 /// value (absent if one is 0); mean, std, max: of |dy/dx| over all elements, std of dy/dx itself;
 /// sensitivity: mean |dy/dx| over samples and outputs, for each input.
-JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int64_t outputs, int64_t inputs);
+records::JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int64_t outputs,
+                                      int64_t inputs);
 
-}  // namespace isobar
+}  // namespace isobar::engine

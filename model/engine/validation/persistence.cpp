@@ -5,7 +5,7 @@
 #include "model/base/latitude.h"
 #include "model/nets/graph/regional_gnn.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // Weights of a region's rows
@@ -25,7 +25,7 @@ void add_persistence_rmse(const RunSpec& spec, const std::vector<double>& latitu
                           const std::vector<int64_t>& persistent, std::vector<double>& sums) {
   const Images& grid = *spec.net.images();
   const int64_t H = grid.img_height, W = grid.img_width, C = grid.out_channels;
-  const std::optional<GridBox> region = predicted_region(spec.net);
+  const std::optional<GridBox> region = nets::predicted_region(spec.net);
   const GridBox box = region.value_or(GridBox{0, 0, H, W});
   const std::vector<double> weight = region ? weights_of(spec, box) : row_weights(box.rows, latitudes);
   for (int64_t b = 0; b < batch; ++b) {
@@ -51,4 +51,4 @@ void add_persistence_rmse(const RunSpec& spec, const std::vector<double>& latitu
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

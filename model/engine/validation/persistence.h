@@ -6,7 +6,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// Adds the sum over the batch of each target channel's RMSE. input and target are [batch,channels,H,W];
 /// `persistent` maps target channels to input channels; `mask` [batch,channels,H,W] excludes points where it
@@ -15,4 +15,4 @@ void add_persistence_rmse(const RunSpec& spec, const std::vector<double>& latitu
                           const float* input, const float* target, const float* mask,
                           const std::vector<int64_t>& persistent, std::vector<double>& sums);
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,21 +12,21 @@
 #include "model/inference/jacobian.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 class TrackedJacobian {
  public:
-  TrackedJacobian(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads);
+  TrackedJacobian(const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi, int threads);
   void sample(const float* inputs, int64_t count);
   /// `params`: this rank's shards, as in its plan.
-  std::optional<JacobianRecord> operator()(const float* params);
+  std::optional<records::JacobianRecord> operator()(const float* params);
 
  private:
-  const Plan& plan_;
-  const Mpi& mpi_;
+  const plan::Plan& plan_;
+  const comm::Mpi& mpi_;
   const int64_t wanted_;
-  std::optional<Jacobian> jacobian_;  // rank 0
+  std::optional<inference::Jacobian> jacobian_;  // rank 0
   std::vector<std::vector<float>> samples_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

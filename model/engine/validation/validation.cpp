@@ -9,10 +9,10 @@
 #include "model/engine/validation/persistence.h"
 #include "model/records/curves.h"
 
-namespace isobar {
+namespace isobar::engine {
 
-Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Processor& processor,
-                       const Mpi& mpi, int threads, SlowWork& slow)
+Validation::Validation(const RunSpec& spec, const plan::Plan& plan, RankData& data, Processor& processor,
+                       const comm::Mpi& mpi, int threads, SlowWork& slow)
     : spec_(spec),
       plan_(plan),
       data_(data),
@@ -21,12 +21,12 @@ Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Pr
       runner_(processor.runner()),
       mpi_(mpi),
       slow_(slow),
-      eval_(link(plan, plan.eval, spec.run.serial)),
-      exchange_(link(plan, plan.exchange, spec.run.serial)) {
+      eval_(plan::link(plan, plan.eval, spec.run.serial)),
+      exchange_(plan::link(plan, plan.exchange, spec.run.serial)) {
   runner_.keep(eval_);
   if (spec.train.ema_valid) runner_.keep(exchange_);
   if (spec.run.tensorboard && FieldPicture::exists(spec))
-    picture_.emplace(spec, plan, pictured_channel(data.channels().targets));
+    picture_.emplace(spec, plan, records::pictured_channel(data.channels().targets));
   if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan, mpi, threads);
   // Variables that are only predicted have no persistence.
   std::vector<int64_t> persistent = data.channels().persistent();
@@ -34,7 +34,7 @@ Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Pr
     persistent_ = std::move(persistent);
 }
 
-ValidRecord Validation::operator()(int64_t step) {
+records::ValidRecord Validation::operator()(int64_t step) {
   const int64_t t0 = now_ns();
   // Baselines do not depend on the weights and are computed once.
   const bool first = !sampled_;
@@ -99,8 +99,8 @@ void Validation::compute(std::vector<double>& sums) {
   for (const int64_t batches = data_.validation_batches(); at < batches; ++at) {
     padding = data_.validation_padding(at);
     auto* scalars = reinterpret_cast<float*>(backend_.host(plan_.scalars));
-    scalars[kTraining] = 0;
-    scalars[kPadding] = static_cast<float>(padding);
+    scalars[plan::kTraining] = 0;
+    scalars[plan::kPadding] = static_cast<float>(padding);
     backend_.upload({plan_.scalars});
     runner_(eval_, 0);
     backend_.download({plan_.metrics});
@@ -114,7 +114,7 @@ void Validation::compute(std::vector<double>& sums) {
 
 void Validation::read(const BatchPlaces& to, bool first, int64_t padding) {
   const auto reading = slow_.begin("reading samples of the validation");
-  const Batch batch = data_.next_validation(to);
+  const data::Batch batch = data_.next_validation(to);
   const int64_t own = spec_.micro_batch() - padding;
   if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.at("input"), own);
   if (!data_.scores()) return;
@@ -126,7 +126,7 @@ void Validation::read(const BatchPlaces& to, bool first, int64_t padding) {
 }
 
 // At every learnt step of a roll-out, persistence is the newest input state.
-void Validation::add_persistence(int64_t samples, const Batch& batch) {
+void Validation::add_persistence(int64_t samples, const data::Batch& batch) {
   const int64_t steps = spec_.learnt_steps();
   std::vector<double> all(persistence_.size(), 0.0);
   for (int64_t k = 0; k < steps; ++k)
@@ -136,7 +136,7 @@ void Validation::add_persistence(int64_t samples, const Batch& batch) {
   for (size_t c = 0; c < all.size(); ++c) persistence_[c] += all[c] / static_cast<double>(steps);
 }
 
-std::optional<JacobianRecord> Validation::jacobian() {
+std::optional<records::JacobianRecord> Validation::jacobian() {
   if (!jacobian_) return std::nullopt;
   backend_.download({plan_.params_all});
   auto of_weights = (*jacobian_)(reinterpret_cast<float*>(backend_.host(plan_.params_all)));
@@ -163,4 +163,4 @@ std::string Validation::text() const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

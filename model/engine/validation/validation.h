@@ -20,42 +20,42 @@
 #include "model/plan/plan.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// True if experts' shares follow the loss of words.
-inline bool of_experts(const Plan& plan) {
+inline bool of_experts(const plan::Plan& plan) {
   return plan.metrics_named.size() > 1 && plan.metrics_named[1].name == "imbalance";
 }
 /// Words have no error besides the loss.
-inline bool of_words(const Plan& plan) {
+inline bool of_words(const plan::Plan& plan) {
   return plan.metrics_named.size() == 1 || of_experts(plan);
 }
 /// The plan's error metric besides the loss: RMSE for fields, mean absolute error for scalars, accuracy for
 /// classes.
-inline const Metric& errors_of(const Plan& plan) {
+inline const plan::Metric& errors_of(const plan::Plan& plan) {
   return plan.metrics_named.at(1);
 }
 /// Name of the number that a line of text gives besides the loss; perplexity is the loss's exponential.
-inline std::string error_name(const Plan& plan) {
+inline std::string error_name(const plan::Plan& plan) {
   return of_words(plan) ? "perplexity" : errors_of(plan).name;
 }
-inline bool of_fields(const Plan& plan) {
+inline bool of_fields(const plan::Plan& plan) {
   return !of_words(plan) && errors_of(plan).name == "rmse";
 }
-inline bool of_classes(const Plan& plan) {
+inline bool of_classes(const plan::Plan& plan) {
   return !of_words(plan) && errors_of(plan).name == "accuracy";
 }
 
 class Validation {
  public:
   /// `spec`: with the latitudes of the loss, which depend on the data.
-  Validation(const RunSpec& spec, const Plan& plan, RankData& data, Processor& processor, const Mpi& mpi,
-             int threads, SlowWork& slow);
-  ValidRecord operator()(int64_t step);
+  Validation(const RunSpec& spec, const plan::Plan& plan, RankData& data, Processor& processor,
+             const comm::Mpi& mpi, int threads, SlowWork& slow);
+  records::ValidRecord operator()(int64_t step);
   /// Terminal text of the last pass: one line, or two with a Jacobian.
   std::string text() const;
   /// Values of the last pass for run_end.
-  const std::optional<LastValid>& last() const { return last_; }
+  const std::optional<records::LastValid>& last() const { return last_; }
   /// Collective: the first sample of the last pass as PNG; "" if not requested or not available.
   std::string picture() { return picture_ ? picture_->png(mpi_) : ""; }
 
@@ -64,17 +64,17 @@ class Validation {
   void compute(std::vector<double>& sums);
   void average_baselines(double samples);
   void fill_records(const std::vector<double>& means);
-  std::optional<JacobianRecord> jacobian();
-  void add_persistence(int64_t samples, const Batch& batch);
+  std::optional<records::JacobianRecord> jacobian();
+  void add_persistence(int64_t samples, const data::Batch& batch);
   const RunSpec& spec_;
-  const Plan& plan_;
+  const plan::Plan& plan_;
   RankData& data_;
   Processor& processor_;
   Backend& backend_;
   Runner& runner_;
-  const Mpi& mpi_;
+  const comm::Mpi& mpi_;
   SlowWork& slow_;
-  const Program eval_, exchange_;  // exchange_ swaps weights and moving average
+  const plan::Program eval_, exchange_;  // exchange_ swaps weights and moving average
   std::optional<TrackedJacobian> jacobian_;
   std::optional<FieldPicture> picture_;
   bool sampled_ = false;  // the Jacobian has its samples
@@ -82,8 +82,8 @@ class Validation {
   std::vector<double> persistence_, frequency_;
   std::vector<int64_t> persistent_;      // input channel of each target; empty: no persistence
   std::optional<double> most_frequent_;  // share of the validation samples
-  ValidRecord record_;
-  std::optional<LastValid> last_;
+  records::ValidRecord record_;
+  std::optional<records::LastValid> last_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

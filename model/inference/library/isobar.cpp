@@ -18,17 +18,17 @@
 #include "model/inference/weights/open_checkpoint.h"
 
 struct isobar_net {
-  isobar::CheckpointState state;
+  isobar::inference::CheckpointState state;
   int threads;
-  std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: for the last size of a remainder
-  std::unique_ptr<isobar::Jacobian> jacobian;       // made on first use
-  std::vector<isobar::NetChannel> outputs;          // a classifier's logits
+  std::unique_ptr<isobar::inference::Forecaster> whole, rest;  // rest: for the last size of a remainder
+  std::unique_ptr<isobar::inference::Jacobian> jacobian;       // made on first use
+  std::vector<isobar::inference::NetChannel> outputs;          // a classifier's logits
 };
 
 namespace {
 
 using isobar::ConfigError;
-using isobar::Forecaster;
+using isobar::inference::Forecaster;
 
 std::string& last_error() {
   thread_local std::string text;
@@ -51,7 +51,7 @@ int guarded(const Body& body) noexcept {
     return ISOBAR_OK;
   } catch (const ConfigError& e) {
     return failed(ISOBAR_BAD_INPUT, e.what());
-  } catch (const isobar::OutOfMemory& e) {
+  } catch (const isobar::inference::OutOfMemory& e) {
     return failed(ISOBAR_OUT_OF_MEMORY, e.what());
   } catch (const std::bad_alloc&) {
     return failed(ISOBAR_OUT_OF_MEMORY, "the host has no memory for this batch; use a smaller one");
@@ -101,8 +101,8 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
   auto net = std::make_unique<isobar_net>();
   net->threads = o.threads > 0 ? o.threads : 1;
   const Threads threads(net->threads);
-  const std::filesystem::path checkpoint = isobar::find_checkpoint(path, "");
-  net->state = isobar::state_of(checkpoint);
+  const std::filesystem::path checkpoint = isobar::inference::find_checkpoint(path, "");
+  net->state = isobar::inference::state_of(checkpoint);
   const std::string file = (checkpoint / "state.json").string();
   if (!net->state.checkable())
     throw ConfigError(file, "", "was written before checkpoints said what their net is",
@@ -110,7 +110,7 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
   net->whole =
       std::make_unique<Forecaster>(checkpoint, net->state, o.batch > 0 ? o.batch : 256, net->threads);
   check_channels(*net, file);
-  net->outputs = isobar::outputs_of(net->state.channels, isobar::classes_of(net->state.spec));
+  net->outputs = isobar::inference::outputs_of(net->state.channels, isobar::classes_of(net->state.spec));
   return net;
 }
 
@@ -119,10 +119,10 @@ void run_batch(isobar_net& net, Forecaster& forecast, const float* in, float* ou
   const int64_t points = shape.height * shape.width;
   forecast(
       [&](float* input, int64_t) {
-        isobar::normalise(net.state.channels.inputs, points, forecast.batch(), in, input);
+        isobar::inference::normalise(net.state.channels.inputs, points, forecast.batch(), in, input);
       },
       out);
-  isobar::denormalise(net.outputs, points, forecast.batch(), out);
+  isobar::inference::denormalise(net.outputs, points, forecast.batch(), out);
 }
 
 // Scales to physical units: std of the output over std of the input
@@ -131,13 +131,13 @@ void run_jacobian(isobar_net& net, const float* in, const std::vector<int64_t>& 
   const int64_t points = from.height * from.width, outputs = to.height * to.width;
   constexpr int64_t kRows = 32;  // most rows per pass
   if (!net.jacobian) {
-    net.jacobian =
-        std::make_unique<isobar::Jacobian>(net.state.spec, std::min(to.size(), kRows), net.threads);
+    net.jacobian = std::make_unique<isobar::inference::Jacobian>(net.state.spec, std::min(to.size(), kRows),
+                                                                 net.threads);
     net.jacobian->take_weights(*net.whole);
   }
   const auto& c = net.state.channels;
   std::vector<float> x(from.size());
-  isobar::normalise(c.inputs, points, 1, in, x.data());
+  isobar::inference::normalise(c.inputs, points, 1, in, x.data());
   const std::vector<float> rows = net.jacobian->rows(x.data(), which);
   for (size_t r = 0; r < which.size(); ++r)
     for (int64_t i = 0; i < from.size(); ++i) {
@@ -150,8 +150,8 @@ isobar_shape shape_of(const Forecaster::Shape& s) {
   return {s.channels, s.height, s.width};
 }
 
-const std::string* at(const std::vector<isobar::NetChannel>& channels, int64_t i,
-                      std::string isobar::NetChannel::*what) {
+const std::string* at(const std::vector<isobar::inference::NetChannel>& channels, int64_t i,
+                      std::string isobar::inference::NetChannel::*what) {
   return i >= 0 && i < static_cast<int64_t>(channels.size()) ? &(channels[i].*what) : nullptr;
 }
 const char* letters(const std::string* s) {
@@ -179,16 +179,16 @@ isobar_shape isobar_output_shape(const isobar_net* net) {
   return shape_of(net->whole->output());
 }
 const char* isobar_input_name(const isobar_net* net, int64_t i) {
-  return letters(at(net->state.channels.inputs, i, &isobar::NetChannel::name));
+  return letters(at(net->state.channels.inputs, i, &isobar::inference::NetChannel::name));
 }
 const char* isobar_input_units(const isobar_net* net, int64_t i) {
-  return letters(at(net->state.channels.inputs, i, &isobar::NetChannel::units));
+  return letters(at(net->state.channels.inputs, i, &isobar::inference::NetChannel::units));
 }
 const char* isobar_output_name(const isobar_net* net, int64_t i) {
-  return letters(at(net->outputs, i, &isobar::NetChannel::name));
+  return letters(at(net->outputs, i, &isobar::inference::NetChannel::name));
 }
 const char* isobar_output_units(const isobar_net* net, int64_t i) {
-  return letters(at(net->outputs, i, &isobar::NetChannel::units));
+  return letters(at(net->outputs, i, &isobar::inference::NetChannel::units));
 }
 
 int isobar_run(isobar_net* net, int64_t n, const float* in, float* out) {

@@ -11,7 +11,7 @@
 #include "model/inference/weights/file_digest.h"
 #include "model/inference/weights/params.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,7 +29,7 @@ void sync_directory(const fs::path& dir) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float* params, const float* m,
+fs::path save_checkpoint(const fs::path& run_dir, const plan::Plan& plan, const float* params, const float* m,
                          const float* v, CheckpointState state, const Meeting& all, const void* params16,
                          const float* average) {
   const int64_t step = state.train.step;
@@ -39,9 +39,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   const fs::path temp = parent / (name + ".tmp");
   const fs::path model = temp / kModelFile, optimizer = temp / kOptimizerFile, mean = temp / kAverageFile;
   const Metadata about = {{"format", "pt"}, {"step", std::to_string(step)}};
-  std::vector<Tensor> moments = prefixed(trained(plan.tensors), first_of(v));
+  std::vector<plan::Tensor> moments = prefixed(trained(plan.tensors), first_of(v));
   if (v)
-    for (Tensor& t : prefixed(trained(plan.tensors), kSecond)) moments.push_back(std::move(t));
+    for (plan::Tensor& t : prefixed(trained(plan.tensors), kSecond)) moments.push_back(std::move(t));
   if (all.rank == 0) {
     if (fs::exists(final))
       throw ConfigError(final.string(), "", "is another training's checkpoint of this step",
@@ -59,12 +59,12 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   write_weights(plan, to_model, {const_cast<float*>(params), const_cast<void*>(params16)});
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
-  write_tensors(plan, to_optimizer, first_of(v), &Shard::moments, m);
-  if (v) write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
+  write_tensors(plan, to_optimizer, first_of(v), &plan::Shard::moments, m);
+  if (v) write_tensors(plan, to_optimizer, kSecond, &plan::Shard::moments, v);
   to_optimizer.sync();
   if (average) {
     const SafetensorsWriter to_mean(mean, trained(plan.tensors), about);
-    write_tensors(plan, to_mean, "", &Shard::moments, average);
+    write_tensors(plan, to_mean, "", &plan::Shard::moments, average);
     to_mean.sync();
   }
   all.barrier();  // all parts are on disk
@@ -105,26 +105,26 @@ void keep_last(const fs::path& run_dir, int64_t keep) {
   sync_directory(parent);
 }
 
-void load_checkpoint(const OpenCheckpoint& checkpoint, const Plan& plan, float* params, float* m, float* v,
-                     void* params16, float* average) {
+void load_checkpoint(const OpenCheckpoint& checkpoint, const plan::Plan& plan, float* params, float* m,
+                     float* v, void* params16, float* average) {
   load_weights(plan, *checkpoint.model(), "", {params, params16});
-  load_tensors(plan, *checkpoint.optimizer(), first_of(v), &Shard::moments, m);
-  if (v) load_tensors(plan, *checkpoint.optimizer(), kSecond, &Shard::moments, v);
+  load_tensors(plan, *checkpoint.optimizer(), first_of(v), &plan::Shard::moments, m);
+  if (v) load_tensors(plan, *checkpoint.optimizer(), kSecond, &plan::Shard::moments, v);
   if (!average) return;
   if (!checkpoint.average())
     throw ConfigError(checkpoint.path().string(), "train.ema",
                       "is set, and the checkpoint has no moving average", "resume with the same train.ema");
-  load_tensors(plan, *checkpoint.average(), "", &Shard::moments, average);
+  load_tensors(plan, *checkpoint.average(), "", &plan::Shard::moments, average);
 }
 
-CheckpointState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* params, float* m,
+CheckpointState load_checkpoint(const fs::path& checkpoint, const plan::Plan& plan, float* params, float* m,
                                 float* v, const Meeting& all, void* params16, float* average) {
   const OpenCheckpoint opened(checkpoint, CheckpointPart::all, all);
   load_checkpoint(opened, plan, params, m, v, params16, average);
   return opened.state();
 }
 
-void load_first_weights(const fs::path& from, const Plan& plan, float* params, void* params16,
+void load_first_weights(const fs::path& from, const plan::Plan& plan, float* params, void* params16,
                         const Meeting& all) {
   const auto take = [&](const SafetensorsReader& file) {
     load_weights(plan, file, "", {params, params16}, Absent::adapters_stay);
@@ -138,4 +138,4 @@ void load_first_weights(const fs::path& from, const Plan& plan, float* params, v
   file ? take(*file) : take(SafetensorsReader(from));  // another file in a checkpoint's directory
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

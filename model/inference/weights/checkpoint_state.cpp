@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/base/text/hash.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 using nlohmann::json;
@@ -219,4 +219,4 @@ CheckpointState read_state(const fs::path& checkpoint) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

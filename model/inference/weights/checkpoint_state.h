@@ -19,7 +19,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/inference/weights/net_channels.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 struct TrainState {
   int64_t step = 0;  // optimizer steps done; the loader's position follows from it
@@ -59,4 +59,4 @@ std::string text_of(const CheckpointState& state);
 /// changed since it was written. Throws ConfigError for an intact file of another version.
 CheckpointState read_state(const std::filesystem::path& checkpoint);
 
-}  // namespace isobar
+}  // namespace isobar::inference

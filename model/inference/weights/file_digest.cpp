@@ -9,7 +9,7 @@
 #include "model/base/text/hash.h"
 #include "model/inference/weights/safetensors.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 // Writes the digests of blocks `first`, `first + stride`, … below `end` to `out`, whose first element is that
@@ -57,4 +57,4 @@ std::string digest_of(const std::filesystem::path& path, const Meeting& all) {
   return sha256_hex(joined);
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -9,11 +9,11 @@
 
 #include "model/inference/meeting.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 constexpr int64_t kDigestBlock = int64_t{4} << 20;  // bytes; digests in checkpoints depend on it
 
 /// Collective, after all writes are visible to every rank. Returns the digest on rank 0, "" elsewhere.
 std::string digest_of(const std::filesystem::path& file, const Meeting& all);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -12,7 +12,7 @@
 
 #include "model/inference/weights/safetensors.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class NamedWeights {
  public:
@@ -53,4 +53,4 @@ struct HalfFile {
   HalfFile& operator=(const HalfFile&) = delete;
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

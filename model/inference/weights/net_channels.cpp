@@ -4,7 +4,7 @@
 
 #include "model/backend/cpu/isa/kernels.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 // Applies f(x, mean, std) to every element, samples outermost. The pragmas are needed because the compiler
@@ -78,4 +78,4 @@ void denormalise(const std::vector<NetChannel>& channels, int64_t points, int64_
             });
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

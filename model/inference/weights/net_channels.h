@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::inference {
 
 struct NetChannel {
   std::string name, units;                // units: "" if the files have none
@@ -30,4 +30,4 @@ void normalise(const std::vector<NetChannel>& channels, int64_t points, int64_t 
                float* out);
 void denormalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, float* x);
 
-}  // namespace isobar
+}  // namespace isobar::inference

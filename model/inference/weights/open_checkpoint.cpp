@@ -11,7 +11,7 @@
 #include "model/base/system/files.h"
 #include "model/inference/weights/file_digest.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 namespace fs = std::filesystem;
@@ -243,4 +243,4 @@ fs::path set_aside(const fs::path& checkpoint, const std::string& why) {
   return to;
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -17,7 +17,7 @@
 #include "model/inference/weights/checkpoint_state.h"
 #include "model/inference/weights/safetensors.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 /// `dir`: a run directory, for its last checkpoint, or one checkpoint. Throws ConfigError naming `option`.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
@@ -69,4 +69,4 @@ std::filesystem::path set_aside(const std::filesystem::path& checkpoint, const s
 inline constexpr const char *kModelFile = "model.safetensors", *kOptimizerFile = "optimizer.safetensors",
                             *kAverageFile = "average.safetensors";
 
-}  // namespace isobar
+}  // namespace isobar::inference

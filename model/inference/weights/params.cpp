@@ -9,9 +9,9 @@
 #include "model/base/rng.h"
 #include "model/base/text/hash.h"
 
-namespace isobar {
+namespace isobar::inference {
 
-std::vector<ElementRun> runs_of(const Param& p) {
+std::vector<ElementRun> runs_of(const plan::Param& p) {
   // View the tensor as [outer, cut, inner]; an uncut tensor is one row.
   int64_t outer = 1, cut = 1, inner = 1, begin = 0, extent = 1;
   for (size_t i = 0; i < p.shape.size(); ++i) {
@@ -30,12 +30,13 @@ std::vector<ElementRun> runs_of(const Param& p) {
   return runs;
 }
 
-std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shard::*buffer) {
+std::vector<ElementRun> kept_runs(const plan::Plan& plan, const plan::Param& p,
+                                  int64_t plan::Shard::*buffer) {
   std::vector<ElementRun> kept;
   for (const ElementRun& r : runs_of(p)) {
     // Shards are sorted and do not overlap: start with the last one that begins at or before the run.
     auto shard = std::upper_bound(plan.shards.begin(), plan.shards.end(), r.offset,
-                                  [](int64_t offset, const Shard& s) { return offset < s.begin; });
+                                  [](int64_t offset, const plan::Shard& s) { return offset < s.begin; });
     if (shard != plan.shards.begin()) --shard;
     for (; shard != plan.shards.end() && shard->begin < r.offset + r.count; ++shard) {
       const int64_t first = std::max(r.offset, shard->begin);
@@ -49,22 +50,22 @@ std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shar
 
 namespace {
 
-float first_value(const Param& p, uint64_t seed, uint64_t stream, int64_t i) {
+float first_value(const plan::Param& p, uint64_t seed, uint64_t stream, int64_t i) {
   switch (p.init) {
-    case Init::zero:
+    case plan::Init::zero:
       return 0;
-    case Init::one:
+    case plan::Init::one:
       return 1;
-    case Init::normal:
+    case plan::Init::normal:
       return p.scale * normal(seed, stream, i);
-    case Init::uniform:
+    case plan::Init::uniform:
       return p.scale * (2 * uniform(seed, stream, i) - 1);
   }
   throw std::logic_error("no such first value");
 }
 
 // The address of a run in params16
-std::byte* halves_at(const Plan& plan, const Param& p, const ElementRun& r, const Weights& at) {
+std::byte* halves_at(const plan::Plan& plan, const plan::Param& p, const ElementRun& r, const Weights& at) {
   if (at.params16 == nullptr) throw std::logic_error(p.name + " is kept in 16 bits alone");
   const DType t = plan.buffers[plan.params16_all.buffer].dtype;
   return static_cast<std::byte*>(at.params16) + r.offset * size_of(t);
@@ -88,9 +89,9 @@ void from_halves(DType t, const std::byte* halves, int64_t count, float* values)
 
 // Calls `use(run, values)` for each run of a parameter, with values in f32 to read or write.
 template <bool writes, class Use>
-void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& use) {
+void each_run(const plan::Plan& plan, const plan::Param& p, const Weights& at, const Use& use) {
   std::vector<float> values;
-  for (const ElementRun& r : kept_runs(plan, p, &Shard::params)) {
+  for (const ElementRun& r : kept_runs(plan, p, &plan::Shard::params)) {
     if (!p.half) {
       use(r, at.params + r.offset);
       continue;
@@ -115,7 +116,7 @@ std::vector<ElementRun> pieces_of(const std::vector<ElementRun>& runs) {
   return pieces;
 }
 
-const StoredTensor& stored(const SafetensorsReader& file, const std::string& name, const Param& p) {
+const StoredTensor& stored(const SafetensorsReader& file, const std::string& name, const plan::Param& p) {
   const auto at = file.tensors().find(name);
   if (at == file.tensors().end())
     throw ConfigError(file.path().string(), name, "is missing from the checkpoint",
@@ -126,17 +127,17 @@ const StoredTensor& stored(const SafetensorsReader& file, const std::string& nam
   return at->second;
 }
 
-bool is_kept_in(int64_t Shard::*buffer, const Param& p) {
-  if (buffer == &Shard::params && p.half) throw std::logic_error(p.name + " is kept in 16 bits alone");
-  return buffer != &Shard::moments || !p.frozen;
+bool is_kept_in(int64_t plan::Shard::*buffer, const plan::Param& p) {
+  if (buffer == &plan::Shard::params && p.half) throw std::logic_error(p.name + " is kept in 16 bits alone");
+  return buffer != &plan::Shard::moments || !p.frozen;
 }
 
 }  // namespace
 
-void init_params(const Plan& plan, uint64_t seed, const Weights& to) {
-  for (const Param& p : plan.params) {
+void init_params(const plan::Plan& plan, uint64_t seed, const Weights& to) {
+  for (const plan::Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
-    const std::vector<ElementRun> pieces = pieces_of(kept_runs(plan, p, &Shard::params));
+    const std::vector<ElementRun> pieces = pieces_of(kept_runs(plan, p, &plan::Shard::params));
     if (p.half && !pieces.empty()) halves_at(plan, p, pieces.front(), to);  // throws here, not in a thread
 #pragma omp parallel for schedule(static)
     for (const ElementRun& r : pieces) {
@@ -149,47 +150,47 @@ void init_params(const Plan& plan, uint64_t seed, const Weights& to) {
   }
 }
 
-std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::string& prefix) {
-  std::vector<Tensor> out = tensors;
-  for (Tensor& t : out) t.name.insert(0, prefix);
+std::vector<plan::Tensor> prefixed(const std::vector<plan::Tensor>& tensors, const std::string& prefix) {
+  std::vector<plan::Tensor> out = tensors;
+  for (plan::Tensor& t : out) t.name.insert(0, prefix);
   return out;
 }
 
-std::vector<Tensor> trained(const std::vector<Tensor>& tensors) {
-  std::vector<Tensor> out;
-  for (const Tensor& t : tensors)
+std::vector<plan::Tensor> trained(const std::vector<plan::Tensor>& tensors) {
+  std::vector<plan::Tensor> out;
+  for (const plan::Tensor& t : tensors)
     if (!t.frozen) out.push_back(t);
   return out;
 }
 
-void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
-                   int64_t Shard::*buffer, const float* data) {
-  for (const Param& p : plan.params) {
+void write_tensors(const plan::Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
+                   int64_t plan::Shard::*buffer, const float* data) {
+  for (const plan::Param& p : plan.params) {
     if (!p.writer || !is_kept_in(buffer, p)) continue;
     for (const ElementRun& r : kept_runs(plan, p, buffer))
       file.write(prefix + p.name, r.whole, r.count, data + r.offset);
   }
 }
 
-void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weights& from) {
-  for (const Param& p : plan.params)
+void write_weights(const plan::Plan& plan, const SafetensorsWriter& file, const Weights& from) {
+  for (const plan::Param& p : plan.params)
     if (p.writer)
       each_run<false>(plan, p, from,
                       [&](const ElementRun& r, const float* x) { file.write(p.name, r.whole, r.count, x); });
 }
 
-void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
-                  int64_t Shard::*buffer, float* data) {
-  for (const Param& p : plan.params) {
+void load_tensors(const plan::Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+                  int64_t plan::Shard::*buffer, float* data) {
+  for (const plan::Param& p : plan.params) {
     if (!is_kept_in(buffer, p)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
     for (const ElementRun& r : kept_runs(plan, p, buffer)) file.read(t, r.whole, r.count, data + r.offset);
   }
 }
 
-void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+void load_weights(const plan::Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   const Weights& to, Absent absent) {
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     const bool may_stay = absent == Absent::stays || (absent == Absent::adapters_stay && p.adapter);
     if (may_stay && !file.tensors().contains(prefix + p.name)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
@@ -201,4 +202,4 @@ void load_weights(const Plan& plan, const SafetensorsReader& file, const std::st
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -12,18 +12,18 @@
 #include "model/nets/published/published.h"
 #include "model/nets/transformer/adapter.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct Form {
-  std::vector<Tensor> own;
-  PublishedForm published;
+  std::vector<plan::Tensor> own;
+  nets::PublishedForm published;
 };
 
-bool of_adapter(const Tensor& t) {
-  return t.name.ends_with(kLoraA) || t.name.ends_with(kLoraB);
+bool of_adapter(const plan::Tensor& t) {
+  return t.name.ends_with(nets::kLoraA) || t.name.ends_with(nets::kLoraB);
 }
 
 RunSpec with_adapters(RunSpec one, int64_t rank, double alpha, const std::vector<std::string>& targets) {
@@ -35,11 +35,11 @@ RunSpec with_adapters(RunSpec one, int64_t rank, double alpha, const std::vector
 Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
   const RunSpec one = on_one_rank(spec, 1);
   Form f;
-  f.own = build_plan(one, 0, {}).tensors;
-  f.published = published_form(spec.net, f.own);
-  if (const PublishedAdapters& a = f.published.adapters; adapters == Adapters::apart && a.rank > 0) {
-    f.own = build_plan(with_adapters(one, a.rank, a.alpha, a.targets), 0, {}).tensors;
-    f.published = published_form(spec.net, f.own);
+  f.own = nets::build_plan(one, 0, {}).tensors;
+  f.published = nets::published_form(spec.net, f.own);
+  if (const nets::PublishedAdapters& a = f.published.adapters; adapters == Adapters::apart && a.rank > 0) {
+    f.own = nets::build_plan(with_adapters(one, a.rank, a.alpha, a.targets), 0, {}).tensors;
+    f.published = nets::published_form(spec.net, f.own);
   }
   if (f.published.program.empty())
     throw ConfigError(from, "net.kind", "is " + spec.net.kind() + ", which has no form but ours",
@@ -49,11 +49,11 @@ Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
 
 // Throws unless the spec's adapters are the published ones.
 void same_adapters(const RunSpec& spec, const Form& form, const std::string& from) {
-  const PublishedAdapters& a = form.published.adapters;
+  const nets::PublishedAdapters& a = form.published.adapters;
   const TrainSpec& t = spec.train;
-  const auto names = [](const std::vector<Tensor>& all) {
+  const auto names = [](const std::vector<plan::Tensor>& all) {
     std::vector<std::string> out;
-    for (const Tensor& x : all)
+    for (const plan::Tensor& x : all)
       if (of_adapter(x)) out.push_back(x.name);
     return out;
   };
@@ -70,7 +70,7 @@ void same_adapters(const RunSpec& spec, const Form& form, const std::string& fro
                           form.published.program + " has rank " + std::to_string(a.rank) + " and factor " +
                           std::to_string(a.rank > 0 ? a.alpha / static_cast<double>(a.rank) : 0),
                       mend);
-  if (names(build_plan(own, 0, {}).tensors) != names(form.own))
+  if (names(nets::build_plan(own, 0, {}).tensors) != names(form.own))
     throw ConfigError(from, "train.lora_targets",
                       "has not the linears to which " + form.published.program + " has adapters", mend);
 }
@@ -82,19 +82,19 @@ std::string text_of_shape(const std::vector<int64_t>& shape) {
 }
 
 template <class Place>  // (our first element, their first element)
-void each_run(const PublishedTensor::Piece& p, Place&& place) {
+void each_run(const nets::PublishedTensor::Piece& p, Place&& place) {
   for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride);
 }
 
 /// The net's tensors in a file; throws unless the file has all of them and nothing else.
-std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const NamedWeights& file,
-                                                                     const std::string& named,
-                                                                     const Form& form) {
-  std::map<std::string, const PublishedTensor*> known;
-  for (const PublishedTensor& t : form.published.earlier) known[t.name] = &t;
-  for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // override `earlier`
-  std::map<std::string, int64_t> elements;                                     // found, by our tensor
-  std::vector<std::pair<std::string, const PublishedTensor*>> out;
+std::vector<std::pair<std::string, const nets::PublishedTensor*>> found_in(const NamedWeights& file,
+                                                                           const std::string& named,
+                                                                           const Form& form) {
+  std::map<std::string, const nets::PublishedTensor*> known;
+  for (const nets::PublishedTensor& t : form.published.earlier) known[t.name] = &t;
+  for (const nets::PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // override `earlier`
+  std::map<std::string, int64_t> elements;                                           // found, by our tensor
+  std::vector<std::pair<std::string, const nets::PublishedTensor*>> out;
   for (const auto& [name, shape] : file.shapes()) {
     const std::string& prefix = form.published.prefix;
     const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
@@ -109,13 +109,13 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Named
           named, name,
           "has shape " + text_of_shape(shape) + ", and in this net " + text_of_shape(at->second->shape),
           "give the configuration of the net that the file is of");
-    for (const PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
+    for (const nets::PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
     out.emplace_back(name, at->second);
   }
-  for (const Tensor& t : form.own)
-    if (elements[t.name] != elements_of(t.shape)) {
+  for (const plan::Tensor& t : form.own)
+    if (elements[t.name] != nets::elements_of(t.shape)) {
       const auto lacks = std::find_if(form.published.tensors.begin(), form.published.tensors.end(),
-                                      [&](const PublishedTensor& p) {
+                                      [&](const nets::PublishedTensor& p) {
                                         return !file.shapes().contains(p.name) &&
                                                !file.shapes().contains(form.published.prefix + p.name) &&
                                                std::any_of(p.pieces.begin(), p.pieces.end(),
@@ -132,10 +132,10 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Named
 // True when the file has published adapters: tensors whose pieces are adapters of ours
 bool has_adapters(const NamedWeights& file, const Form& form) {
   std::set<std::string> ours;
-  for (const Tensor& t : form.own)
+  for (const plan::Tensor& t : form.own)
     if (of_adapter(t)) ours.insert(t.name);
   return std::any_of(
-      form.published.tensors.begin(), form.published.tensors.end(), [&](const PublishedTensor& t) {
+      form.published.tensors.begin(), form.published.tensors.end(), [&](const nets::PublishedTensor& t) {
         return !t.pieces.empty() && ours.contains(t.pieces[0].own) &&
                (file.shapes().contains(t.name) || file.shapes().contains(form.published.prefix + t.name));
       });
@@ -159,14 +159,14 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
   const Adapters adapters = how.adapters;
   const Form form = form_of(spec, weights.path(), adapters);
   if (adapters == Adapters::apart) same_adapters(spec, form, weights.path());
-  std::vector<Tensor> tensors;
-  for (const PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
+  std::vector<plan::Tensor> tensors;
+  for (const nets::PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
   ShardedWriter out(to, tensors, how.type, how.most_bytes);
   std::string last;  // pieces of one of our tensors are adjacent
   std::vector<float> ours, theirs;
-  for (const PublishedTensor& t : form.published.tensors) {
-    theirs.assign(static_cast<size_t>(elements_of(t.shape)), 0.0f);
-    for (const PublishedTensor::Piece& p : t.pieces) {
+  for (const nets::PublishedTensor& t : form.published.tensors) {
+    theirs.assign(static_cast<size_t>(nets::elements_of(t.shape)), 0.0f);
+    for (const nets::PublishedTensor::Piece& p : t.pieces) {
       if (p.own != last)
         ours = adapters == Adapters::merged ? weights.merged(p.own) : weights.base(p.own), last = p.own;
       each_run(p, [&](int64_t own, int64_t their) {
@@ -195,10 +195,10 @@ int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, co
   const SafetensorsWriter out(temp, form.own, {{"format", "pt"}});
   std::vector<float> theirs, run;
   for (const auto& [name, t] : found) {
-    theirs.resize(static_cast<size_t>(elements_of(t->shape)));
+    theirs.resize(static_cast<size_t>(nets::elements_of(t->shape)));
     in.read(name, theirs.data());
-    refuse_nonfinite(named, name, 0, elements_of(t->shape), theirs);
-    for (const PublishedTensor::Piece& p : t->pieces)
+    refuse_nonfinite(named, name, 0, nets::elements_of(t->shape), theirs);
+    for (const nets::PublishedTensor::Piece& p : t->pieces)
       each_run(p, [&](int64_t own, int64_t their) {
         run.resize(static_cast<size_t>(p.run));
         for (int64_t j = 0; j < p.run; ++j) run[j] = theirs[their + j * p.step];
@@ -213,8 +213,8 @@ int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, co
   const HalfFile both(to.string() + ".apart");
   const fs::path& apart = both.path;
   fs::rename(temp, apart);
-  const PublishedAdapters& a = form.published.adapters;
+  const nets::PublishedAdapters& a = form.published.adapters;
   return TrainedWeights(apart, a.alpha / static_cast<double>(a.rank)).write(to);
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -11,7 +11,7 @@
 #include "model/inference/weights/named_weights.h"
 #include "model/inference/weights/trained_weights.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 enum class Adapters : uint8_t { merged, apart };
 
@@ -32,4 +32,4 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
 int64_t import_published_weights(const RunSpec& spec, const NamedWeights& file, const std::string& named,
                                  const std::filesystem::path& to);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -23,7 +23,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,11 +46,11 @@ int64_t elements(const std::vector<int64_t>& shape) {
 }
 
 /// The header's length and JSON, padded to a multiple of 8 bytes.
-std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metadata, DType type) {
+std::string header_of(const std::vector<plan::Tensor>& tensors, const Metadata& metadata, DType type) {
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   int64_t offset = 0;
-  for (const Tensor& t : tensors) {
+  for (const plan::Tensor& t : tensors) {
     const int64_t end = offset + elements(t.shape) * size_of(type);
     header[t.name] = {
         {"dtype", type == DType::bf16 ? "BF16" : "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
@@ -194,11 +194,11 @@ void OpenFile::sync() const {
   if (::fsync(fd_) != 0) fail("cannot sync", path_);
 }
 
-void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors, const Metadata& metadata,
-                        DType type) {
+void create_safetensors(const fs::path& path, const std::vector<plan::Tensor>& tensors,
+                        const Metadata& metadata, DType type) {
   const std::string header = header_of(tensors, metadata, type);
   auto bytes = static_cast<int64_t>(header.size());
-  for (const Tensor& t : tensors) bytes += elements(t.shape) * size_of(type);
+  for (const plan::Tensor& t : tensors) bytes += elements(t.shape) * size_of(type);
   make_anew(path);
   const OpenFile file(path, O_WRONLY);
   file.write_at(0, header.data(), static_cast<int64_t>(header.size()));
@@ -206,11 +206,11 @@ void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors
   file.sync();
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Tensor>& tensors,
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<plan::Tensor>& tensors,
                                      const Metadata& metadata, DType type)
     : type_(type), file_(path, O_WRONLY) {
   auto offset = static_cast<int64_t>(header_of(tensors, metadata, type).size());
-  for (const Tensor& t : tensors) {
+  for (const plan::Tensor& t : tensors) {
     const int64_t n = elements(t.shape);
     if (!places_.try_emplace(t.name, Place{offset, n}).second)
       throw std::logic_error("two tensors are called " + t.name);
@@ -352,4 +352,4 @@ TensorFile read_safetensors(const fs::path& path) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

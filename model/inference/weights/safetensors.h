@@ -24,7 +24,7 @@
 #include "model/inference/weights/stored_type.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -48,13 +48,13 @@ class OpenFile {  // closes itself; throws std::system_error
 
 /// Creates the file with its header and full size, all values zero, and fsyncs it. Offsets depend only on the
 /// arguments, so that other processes can write into the file.
-void create_safetensors(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
+void create_safetensors(const std::filesystem::path& path, const std::vector<plan::Tensor>& tensors,
                         const Metadata& metadata, DType type = DType::f32);
 
 /// Writes values into a created file; the arguments must equal those of create_safetensors.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<plan::Tensor>& tensors,
                     const Metadata& metadata, DType type = DType::f32);
   /// Writes elements [first, first + count) of the tensor, row-major; rounded if the file's type is.
   void write(const std::string& name, int64_t first, int64_t count, const float* values) const;
@@ -123,4 +123,4 @@ struct TensorFile {  // a small file, read whole
 };
 TensorFile read_safetensors(const std::filesystem::path& path);
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -9,7 +9,7 @@
 #include "model/base/text/json.h"
 #include "model/nets/published/published.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,10 +50,10 @@ ShardedWeights::ShardedWeights(const fs::path& index) {
   }
 }
 
-ShardedWriter::ShardedWriter(fs::path to, const std::vector<Tensor>& tensors, DType type, int64_t most)
+ShardedWriter::ShardedWriter(fs::path to, const std::vector<plan::Tensor>& tensors, DType type, int64_t most)
     : to_(std::move(to)), type_(type), shards_(1) {
-  for (const Tensor& t : tensors) {
-    const int64_t bytes = elements_of(t.shape) * size_of(type);
+  for (const plan::Tensor& t : tensors) {
+    const int64_t bytes = nets::elements_of(t.shape) * size_of(type);
     if (!shards_.back().tensors.empty() && shards_.back().bytes + bytes > most) shards_.emplace_back();
     shards_.back().tensors.push_back(t);
     shards_.back().bytes += bytes;
@@ -70,7 +70,7 @@ fs::path ShardedWriter::name_of(size_t shard) const {
 
 void ShardedWriter::open_next() {
   if (open_) open_->sync();
-  const std::vector<Tensor>& tensors = shards_.at(written_.size()).tensors;
+  const std::vector<plan::Tensor>& tensors = shards_.at(written_.size()).tensors;
   const Metadata metadata{{"format", "pt"}};
   written_.push_back(std::make_unique<HalfFile>(name_of(written_.size()).string() + ".tmp"));
   create_safetensors(written_.back()->path, tensors, metadata, type_);
@@ -78,11 +78,11 @@ void ShardedWriter::open_next() {
   in_shard_ = 0;
 }
 
-void ShardedWriter::write(const Tensor& t, const float* values) {
+void ShardedWriter::write(const plan::Tensor& t, const float* values) {
   if (in_shard_ == shards_[written_.size() - 1].tensors.size()) open_next();
   if (shards_[written_.size() - 1].tensors[in_shard_++].name != t.name)
     throw std::logic_error("tensors are written in another order than announced: " + t.name);
-  open_->write(t.name, 0, elements_of(t.shape), values);
+  open_->write(t.name, 0, nets::elements_of(t.shape), values);
 }
 
 // A whole file of an earlier export goes, since transformers would read it in place of the index.
@@ -93,7 +93,7 @@ void ShardedWriter::finish() {
   int64_t bytes = 0;
   for (size_t i = 0; i < written_.size(); ++i) {
     fs::rename(written_[i]->path, name_of(i));
-    for (const Tensor& t : shards_[i].tensors) map[t.name] = name_of(i).filename().string();
+    for (const plan::Tensor& t : shards_[i].tensors) map[t.name] = name_of(i).filename().string();
     bytes += shards_[i].bytes;
   }
   if (shards_.size() == 1) return;
@@ -102,4 +102,4 @@ void ShardedWriter::finish() {
   fs::remove(to_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -13,7 +13,7 @@
 
 #include "model/inference/weights/named_weights.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 /// True by the name of the file.
 bool is_safetensors_index(const std::filesystem::path& file);
@@ -36,13 +36,13 @@ class ShardedWeights : public NamedWeights {
 class ShardedWriter {
  public:
   /// `most`: bytes of a file's tensors, unless one alone is larger
-  ShardedWriter(std::filesystem::path to, const std::vector<Tensor>& tensors, DType type, int64_t most);
-  void write(const Tensor& t, const float* values);
+  ShardedWriter(std::filesystem::path to, const std::vector<plan::Tensor>& tensors, DType type, int64_t most);
+  void write(const plan::Tensor& t, const float* values);
   void finish();
 
  private:
   struct Shard {
-    std::vector<Tensor> tensors = {};
+    std::vector<plan::Tensor> tensors = {};
     int64_t bytes = 0;
   };
   void open_next();
@@ -56,4 +56,4 @@ class ShardedWriter {
   size_t in_shard_ = 0;  // tensors written to the open one
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

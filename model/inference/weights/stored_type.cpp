@@ -9,7 +9,7 @@
 
 #include "model/base/dtype.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 using Kind = StoredType::Kind;
@@ -93,4 +93,4 @@ void convert(const StoredType& t, const std::byte* bytes, int64_t count, double*
   convert_any(t, bytes, count, values);
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace isobar {
+namespace isobar::inference {
 
 struct StoredType {
   enum class Kind : uint8_t { floating, integer, other };
@@ -22,4 +22,4 @@ const StoredType* stored_type(std::string_view name);
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, float* values);
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, double* values);
 
-}  // namespace isobar
+}  // namespace isobar::inference

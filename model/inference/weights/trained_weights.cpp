@@ -7,13 +7,13 @@
 #include "model/inference/weights/params.h"
 #include "model/nets/transformer/adapter.h"
 
-namespace isobar {
+namespace isobar::inference {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
 bool of_adapter(const std::string& name) {
-  return name.ends_with(kLoraA) || name.ends_with(kLoraB);
+  return name.ends_with(nets::kLoraA) || name.ends_with(nets::kLoraB);
 }
 
 }  // namespace
@@ -31,12 +31,12 @@ std::optional<TrainedWeights::Factors> TrainedWeights::factors_of(const std::str
   if (!name.ends_with(kWeight) || of_adapter(name)) return std::nullopt;
   const std::string stem = name.substr(0, name.size() - kWeight.size());
   const auto& all = model_->tensors();
-  const auto b = all.find(stem + kLoraB);
+  const auto b = all.find(stem + nets::kLoraB);
   if (b == all.end()) return std::nullopt;
-  auto a = all.find(stem + kLoraA);
-  if (a == all.end()) a = all.find(stem.substr(0, stem.rfind('.')) + kLoraA);
+  auto a = all.find(stem + nets::kLoraA);
+  if (a == all.end()) a = all.find(stem.substr(0, stem.rfind('.')) + nets::kLoraA);
   if (a == all.end())
-    throw ConfigError(model_->path().string(), stem + kLoraA, "is missing beside " + b->first,
+    throw ConfigError(model_->path().string(), stem + nets::kLoraA, "is missing beside " + b->first,
                       "take a checkpoint that is whole");
   const StoredTensor& w = all.at(name);
   if (a->second.shape.size() != 2 || b->second.shape.size() != 2 || w.shape.empty() ||
@@ -83,26 +83,26 @@ std::vector<float> TrainedWeights::base(const std::string& name) const {
   return {w.begin(), w.end()};
 }
 
-void TrainedWeights::load(const Plan& plan, float* params) const {
+void TrainedWeights::load(const plan::Plan& plan, float* params) const {
   load_weights(plan, *model_, "", params);
   if (average_) load_weights(plan, *average_, "", params, Absent::stays);
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     if (!factors_of(p.name)) continue;
     const std::vector<float> w = merged(p.name);
-    for (const ElementRun& r : kept_runs(plan, p, &Shard::params))
+    for (const ElementRun& r : kept_runs(plan, p, &plan::Shard::params))
       std::copy_n(w.begin() + r.whole, r.count, params + r.offset);
   }
 }
 
 int64_t TrainedWeights::write(const std::filesystem::path& to) const {
-  std::vector<Tensor> tensors;
+  std::vector<plan::Tensor> tensors;
   for (const auto& [name, t] : model_->tensors())
     if (!of_adapter(name)) tensors.push_back({name, t.shape});
   const HalfFile half(to.string() + ".tmp");
   const std::filesystem::path& temp = half.path;
   create_safetensors(temp, tensors, model_->metadata());
   const SafetensorsWriter out(temp, tensors, model_->metadata());
-  for (const Tensor& t : tensors) {
+  for (const plan::Tensor& t : tensors) {
     const std::vector<float> values = merged(t.name);
     out.write(t.name, 0, static_cast<int64_t>(values.size()), values.data());
   }
@@ -111,4 +111,4 @@ int64_t TrainedWeights::write(const std::filesystem::path& to) const {
   return adapters();
 }
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -11,7 +11,7 @@
 #include "model/inference/weights/open_checkpoint.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::inference {
 
 class TrainedWeights {
  public:
@@ -28,7 +28,7 @@ class TrainedWeights {
   /// A tensor without its adapter, or a factor of an adapter.
   std::vector<float> base(const std::string& name) const;
   /// Loads the merged weights. Throws ConfigError naming a parameter that is missing or has another shape.
-  void load(const Plan& plan, float* params) const;
+  void load(const plan::Plan& plan, float* params) const;
   /// Writes the merged weights as safetensors with the checkpoint's metadata. Returns the number of tensors
   /// with an adapter.
   int64_t write(const std::filesystem::path& to) const;
@@ -44,4 +44,4 @@ class TrainedWeights {
   const double scale_;                            // of the adapters
 };
 
-}  // namespace isobar
+}  // namespace isobar::inference

@@ -12,7 +12,7 @@
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace aurora {
 namespace {
 
@@ -53,8 +53,8 @@ class Aurora : public Net {
     batch_ = ends_->batch();
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
-  ImageAttrs fetch() const override { return image_attrs(read_, grids_.patches()); }
-  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  plan::ImageAttrs fetch() const override { return image_attrs(read_, grids_.patches()); }
+  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return ends_.get(); }
 
  private:
@@ -154,7 +154,7 @@ std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& 
   return std::make_unique<aurora::Aurora>(n, e, at);
 }
 
-std::vector<Part> parts_of(const AuroraSpec& n) {
+std::vector<plan::Part> parts_of(const AuroraSpec& n) {
   return swin_parts(aurora::items(n), false, true);
 }
 
@@ -169,4 +169,4 @@ NetLimits limits_of(const AuroraSpec& n) {
           .attends = false};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

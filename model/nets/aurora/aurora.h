@@ -17,13 +17,13 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const AuroraSpec& n);
+std::vector<plan::Part> parts_of(const AuroraSpec& n);
 inline AuroraSpec distinct_parts(AuroraSpec n) {
   return n;
 }
 NetLimits limits_of(const AuroraSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

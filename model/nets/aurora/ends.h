@@ -7,7 +7,7 @@
 #include "model/nets/aurora/decoder.h"
 #include "model/nets/aurora/encoder.h"
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 
 class Ends : public RollOut {
  public:
@@ -16,13 +16,15 @@ class Ends : public RollOut {
       : e_(e), n_(n), at_(at), encoder_(encoder), decoder_(decoder) {}
 
   /// Input and targets as images; the code of each step's time [B, D].
-  std::vector<BatchTensor> batch() const;
-  void fetched(const BatchTensor& t, const View& v);
+  std::vector<plan::BatchTensor> batch() const;
+  void fetched(const plan::BatchTensor& t, const plan::View& v);
 
-  std::vector<Stream> feedback() const override;
-  View predicted() const override { return decoder_->predicted(); }
-  void before(const View& v) override;
-  void gradient(const View& v) override { encoder_->set_before_gradient(v), decoder_->set_next_gradient(v); }
+  std::vector<plan::Stream> feedback() const override;
+  plan::View predicted() const override { return decoder_->predicted(); }
+  void before(const plan::View& v) override;
+  void gradient(const plan::View& v) override {
+    encoder_->set_before_gradient(v), decoder_->set_next_gradient(v);
+  }
 
  private:
   Emission& e_;
@@ -30,7 +32,7 @@ class Ends : public RollOut {
   const Sharding& at_;
   Encoder* encoder_;
   Decoder* decoder_;
-  std::map<int32_t, View> times_;  // by step
+  std::map<int32_t, plan::View> times_;  // by step
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 namespace {
 
 constexpr double kDegree = std::numbers::pi / 180;
@@ -59,4 +59,4 @@ std::vector<float> PatchGrid::areas(int64_t width) const {
   return out;
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 
 struct Wavelengths {
   double shortest, longest;
@@ -28,4 +28,4 @@ struct PatchGrid {
   std::vector<float> areas(int64_t width) const;
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

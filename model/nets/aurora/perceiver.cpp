@@ -5,7 +5,7 @@
 #include "model/nets/declare.h"
 #include "model/nets/graph/graph_mlp.h"
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 
 Perceiver::Perceiver(Emission& e, const Sharding& at, std::string path, std::string name, const Shape& shape)
     : e_(e),
@@ -20,7 +20,7 @@ Perceiver::Perceiver(Emission& e, const Sharding& at, std::string path, std::str
 void Perceiver::declare(Declare& d) {
   const int64_t D = s_.width;
   const auto matrix = [&](const std::string& which, int64_t out, int64_t in) {
-    return Param{name_ + which + ".weight", {out, in}, Init::normal, kSigma};
+    return plan::Param{name_ + which + ".weight", {out, in}, plan::Init::normal, kSigma};
   };
   d.linear(q_, D, D, {matrix(".0.to_q", D, D)}, {});
   d.linear(kv_, D, 2 * D, {matrix(".0.to_kv", 2 * D, D)}, {});
@@ -28,12 +28,12 @@ void Perceiver::declare(Declare& d) {
   d.linear(fc1_, name_ + ".1.net.0", D, s_.hidden, -1, true);
   d.linear(fc2_, name_ + ".1.net.2", s_.hidden, D, -1, true);
   for (const auto& [norm, which] : {std::pair<ResultNorm*, const char*>{&norm1_, ".2"}, {&norm2_, ".3"}}) {
-    d.tensor(norm->gamma, false, {{name_ + which + ".weight", {D}, Init::one}});
-    d.tensor(norm->beta, false, {{name_ + which + ".bias", {D}, Init::zero}});
+    d.tensor(norm->gamma, false, {{name_ + which + ".weight", {D}, plan::Init::one}});
+    d.tensor(norm->beta, false, {{name_ + which + ".bias", {D}, plan::Init::zero}});
   }
 }
 
-AttentionAttrs Perceiver::attention() const {
+plan::AttentionAttrs Perceiver::attention() const {
   const int64_t D = s_.width, d = D / s_.heads;
   return {.batch = s_.groups,
           .heads = s_.heads,
@@ -47,31 +47,33 @@ AttentionAttrs Perceiver::attention() const {
           .scale = 1.0f / std::sqrt(static_cast<float>(d))};
 }
 
-NormAttrs Perceiver::rows_of(int64_t cols) const {
+plan::NormAttrs Perceiver::rows_of(int64_t cols) const {
   return {.rows = rows_, .cols = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(s_.eps)};
 }
 
-void Perceiver::forward(const View& latents, const View& context, const View& y) {
+void Perceiver::forward(const plan::View& latents, const plan::View& context, const plan::View& y) {
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   context_ = context;
   latents_ = as_act(e_, path_ + "/latents", path_ + ".latents", latents, true);
   query_ = b_.saved_or_scratch(path_ + ".q0", e_.act, s_.queries * D, selective_);
-  layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, query_, s_.queries, View{});
+  layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, query_, s_.queries, plan::View{});
   repeat_queries("", !selective_);
   keys_ = b_.saved(path_ + ".kv", e_.act, kv * 2 * D);
-  layers_.linear_forward(path_ + "/to_kv/forward", kv_, context, keys_, kv, View{});
+  layers_.linear_forward(path_ + "/to_kv/forward", kv_, context, keys_, kv, plan::View{});
   attend("/forward", !selective_);
-  const auto normed = [&](const std::string& which, ResultNorm& n, const View& residual, const View& to) {
+  const auto normed = [&](const std::string& which, ResultNorm& n, const plan::View& residual,
+                          const plan::View& to) {
     n.mean = b_.saved(path_ + which + ".mean", DType::f32, rows_);
     n.rstd = b_.saved(path_ + which + ".rstd", DType::f32, rows_);
-    b_.emit<OpKind::norm_residual>(path_ + "/" + which.substr(1) + "/forward", rows_of(D),
-                                   {n.x, residual, n.gamma, n.beta}, {View{}, to, n.mean, n.rstd});
+    b_.emit<plan::OpKind::norm_residual>(path_ + "/" + which.substr(1) + "/forward", rows_of(D),
+                                         {n.x, residual, n.gamma, n.beta},
+                                         {plan::View{}, to, n.mean, n.rstd});
   };
   norm1_.x = b_.saved(path_ + ".norm1.x", e_.act, rows_ * D);
-  layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, View{});
-  const View residual = b_.scratch(path_ + ".residual", DType::f32, rows_ * D);
+  layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, plan::View{});
+  const plan::View residual = b_.scratch(path_ + ".residual", DType::f32, rows_ * D);
   repeated("/residual", latents, residual);
-  const View a = b_.saved_or_scratch(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
+  const plan::View a = b_.saved_or_scratch(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
   normed(".norm1", norm1_, residual, a);
   a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
   u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
@@ -82,11 +84,11 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   normed(".norm2", norm2_, a, y);
 }
 
-void Perceiver::repeated(const std::string& path, const View& x, const View& to) const {
+void Perceiver::repeated(const std::string& path, const plan::View& x, const plan::View& to) const {
   const int64_t one = s_.queries * s_.width;
-  b_.emit<OpKind::copy>(path_ + path,
-                        {.run = one, .extent = {s_.groups, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x},
-                        {to});
+  b_.emit<plan::OpKind::copy>(path_ + path,
+                              {.run = one, .extent = {s_.groups, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}},
+                              {x}, {to});
 }
 
 void Perceiver::repeat_queries(const std::string& pass, bool keep) {
@@ -98,68 +100,71 @@ void Perceiver::attend(const std::string& pass, bool keep) {
   const int64_t D = s_.width;
   o_ = b_.saved_or_scratch(path_ + ".o", e_.act, rows_ * D, keep);
   lse_ = b_.saved_or_scratch(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
-  b_.emit_with_workspace<OpKind::attention>(
+  b_.emit_with_workspace<plan::OpKind::attention>(
       path_ + "/attention" + pass, attention(),
       {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)}, {o_, lse_});
 }
 
 void Perceiver::activate(const std::string& pass, bool keep) {
   g_ = b_.saved_or_scratch(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
-  b_.emit<OpKind::activation>(path_ + "/mlp/gelu" + pass,
-                              {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()}, {u_}, {g_});
+  b_.emit<plan::OpKind::activation>(path_ + "/mlp/gelu" + pass,
+                                    {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()}, {u_},
+                                    {g_});
 }
 
-void Perceiver::norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
-                              const View& dbias) const {
-  const View dh = as_act(e_, path_ + "/" + which + "/backward_cast", path_ + "." + which + ".dh", dy, false);
-  b_.emit<OpKind::norm_residual_backward>(
+void Perceiver::norm_backward(const std::string& which, const ResultNorm& n, const plan::View& dy,
+                              const plan::View& dx, const plan::View& dbias) const {
+  const plan::View dh =
+      as_act(e_, path_ + "/" + which + "/backward_cast", path_ + "." + which + ".dh", dy, false);
+  b_.emit<plan::OpKind::norm_residual_backward>(
       path_ + "/" + which + "/backward", rows_of(s_.width), {n.x, n.mean, n.rstd, n.gamma, dh},
-      {dx, b_.grad(n.gamma), b_.grad(n.beta), dbias ? b_.grad(dbias) : View{}});
+      {dx, b_.grad(n.gamma), b_.grad(n.beta), dbias ? b_.grad(dbias) : plan::View{}});
 }
 
-void Perceiver::backward(const View& dy, const View& dlatents, const View& dcontext) {
+void Perceiver::backward(const plan::View& dy, const plan::View& dlatents, const plan::View& dcontext) {
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
-  const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
+  const plan::View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
   norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
   // The product that reads the recomputed activation comes first, so that it is freed before the next
   // gradient is allocated.
   if (selective_) activate("/recompute", false);
   layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
-  const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
+  const plan::View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
   layers_.linear_backward_input(path_ + "/mlp/fc2", fc2_, dz, du, rows_);
-  b_.emit<OpKind::activation_backward>(path_ + "/mlp/gelu/backward",
-                                       {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()},
-                                       {u_, du}, {du, b_.grad(fc1_.bias)});
+  b_.emit<plan::OpKind::activation_backward>(
+      path_ + "/mlp/gelu/backward", {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()},
+      {u_, du}, {du, b_.grad(fc1_.bias)});
   layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
   layers_.linear_backward_weight(path_ + "/mlp/fc1", fc1_, a_, du, rows_);
 
   // Sums over the groups: of the residual, and of the queries' gradient
-  const auto summed = [&](const std::string& path, const View& x, const View& to) {
-    b_.emit<OpKind::period_sum>(path_ + path, {.rows = rows_, .cols = D, .period = s_.queries}, {x}, {to});
+  const auto summed = [&](const std::string& path, const plan::View& x, const plan::View& to) {
+    b_.emit<plan::OpKind::period_sum>(path_ + path, {.rows = rows_, .cols = D, .period = s_.queries}, {x},
+                                      {to});
   };
   summed("/residual/backward", dy, dlatents);
-  const View da = e_.operand(path_ + ".da", e_.act, rows_ * D);
-  norm_backward("norm1", norm1_, dy, da, View{});
+  const plan::View da = e_.operand(path_ + ".da", e_.act, rows_ * D);
+  norm_backward("norm1", norm1_, dy, da, plan::View{});
   if (selective_) repeat_queries("/recompute", false), attend("/recompute", false);
-  const View d_o = b_.scratch(path_ + ".do", e_.act, rows_ * D);
+  const plan::View d_o = b_.scratch(path_ + ".do", e_.act, rows_ * D);
   layers_.linear_backward_input(path_ + "/to_out", out_, da, d_o, rows_);
   layers_.linear_backward_weight(path_ + "/to_out", out_, o_, da, rows_);
-  const View dq = b_.scratch(path_ + ".dq", e_.act, rows_ * D);
-  const View dkv = e_.operand(path_ + ".dkv", e_.act, kv * 2 * D);
-  b_.emit_with_workspace<OpKind::attention_backward>(
+  const plan::View dq = b_.scratch(path_ + ".dq", e_.act, rows_ * D);
+  const plan::View dkv = e_.operand(path_ + ".dkv", e_.act, kv * 2 * D);
+  b_.emit_with_workspace<plan::OpKind::attention_backward>(
       path_ + "/attention/backward", attention(),
       {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D), o_, lse_, d_o},
       {dq, dkv.slice(0, dkv.count - D), dkv.slice(D, dkv.count - D)});
-  View dq32 = dq;
+  plan::View dq32 = dq;
   if (e_.act != DType::f32) {
     dq32 = b_.scratch(path_ + ".dq32", DType::f32, dq.count);
-    b_.emit<OpKind::cast>(path_ + "/queries/backward_cast", {.count = dq.count}, {dq}, {dq32});
+    b_.emit<plan::OpKind::cast>(path_ + "/queries/backward_cast", {.count = dq.count}, {dq}, {dq32});
   }
-  View dq0 = e_.operand(path_ + ".dq0", DType::f32, s_.queries * D);
+  plan::View dq0 = e_.operand(path_ + ".dq0", DType::f32, s_.queries * D);
   summed("/queries/backward", dq32, dq0);
   if (e_.act != DType::f32) {
-    const View cast = e_.operand(path_ + ".dq0.act", e_.act, dq0.count);
-    b_.emit<OpKind::cast>(path_ + "/to_q/backward_cast", {.count = dq0.count}, {dq0}, {cast});
+    const plan::View cast = e_.operand(path_ + ".dq0.act", e_.act, dq0.count);
+    b_.emit<plan::OpKind::cast>(path_ + "/to_q/backward_cast", {.count = dq0.count}, {dq0}, {cast});
     dq0 = cast;
   }
   layers_.linear_backward_input(path_ + "/to_q", q_, dq0, dlatents, s_.queries, true);
@@ -168,4 +173,4 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   layers_.linear_backward_weight(path_ + "/to_kv", kv_, context_, dkv, kv);
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

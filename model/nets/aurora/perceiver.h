@@ -11,15 +11,15 @@
 
 #include "model/nets/layers.h"
 
-namespace isobar {
+namespace isobar::nets {
 class Declare;
 }
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 
 /// gamma, beta and the preceding linear's bias; tensors that the norm keeps for backward
 struct ResultNorm {
-  View gamma, beta, x, mean, rstd;
+  plan::View gamma, beta, x, mean, rstd;
 };
 
 class Perceiver {
@@ -35,25 +35,25 @@ class Perceiver {
   void declare(Declare& d);
 
   /// latents [queries, width] f32, context [groups * keys, width] act -> y [groups * queries, width] f32
-  void forward(const View& latents, const View& context, const View& y);
+  void forward(const plan::View& latents, const plan::View& context, const plan::View& y);
   /// Overwrites dy (f32); writes dlatents f32 and dcontext act.
-  void backward(const View& dy, const View& dlatents, const View& dcontext);
-  View last_weight() const { return kv_.weight; }   // its gradient is written last
-  View first_gain() const { return norm1_.gamma; }  // likewise, among parameters that are no weights
+  void backward(const plan::View& dy, const plan::View& dlatents, const plan::View& dcontext);
+  plan::View last_weight() const { return kv_.weight; }   // its gradient is written last
+  plan::View first_gain() const { return norm1_.gamma; }  // likewise, among parameters that are no weights
 
  private:
-  AttentionAttrs attention() const;
+  plan::AttentionAttrs attention() const;
   // Selective recomputation repeats these
   void repeat_queries(const std::string& pass, bool keep);
   void attend(const std::string& pass, bool keep);
   void activate(const std::string& pass, bool keep);
-  void repeated(const std::string& path, const View& x, const View& to) const;  // for every group
-  NormAttrs rows_of(int64_t cols) const;
-  void norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
-                     const View& dbias) const;
+  void repeated(const std::string& path, const plan::View& x, const plan::View& to) const;  // for every group
+  plan::NormAttrs rows_of(int64_t cols) const;
+  void norm_backward(const std::string& which, const ResultNorm& n, const plan::View& dy,
+                     const plan::View& dx, const plan::View& dbias) const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Layers layers_;
   const std::string path_, name_;
   const Shape s_;
@@ -61,7 +61,7 @@ class Perceiver {
   Linear q_, kv_, out_, fc1_, fc2_;
   ResultNorm norm1_, norm2_;
   const bool selective_;
-  View latents_, context_, query_, queries_, keys_, o_, lse_, a_, u_, g_;
+  plan::View latents_, context_, query_, queries_, keys_, o_, lse_, a_, u_, g_;
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

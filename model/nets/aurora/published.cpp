@@ -7,7 +7,7 @@
 #include "model/nets/aurora/swin.h"
 #include "model/nets/transformer/adapter.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace aurora {
 namespace {
 
@@ -35,11 +35,11 @@ class Form {
  public:
   explicit Form(const AuroraSpec& n) : n_(n), points_(n.patch_size * n.patch_size) {}
 
-  PublishedForm of(const std::vector<Tensor>& own) {
+  PublishedForm of(const std::vector<plan::Tensor>& own) {
     form_.program = "microsoft-aurora";
     form_.prefix = "net.";
     form_.adapters = {8, 8, {"backbone.*.attn"}};
-    for (const Tensor& t : own) adapted_ |= t.name.ends_with(kLoraA);
+    for (const plan::Tensor& t : own) adapted_ |= t.name.ends_with(kLoraA);
     for (size_t i = 0; i < n_.encoder_depths.size(); ++i)
       for (int64_t j = 0; j < n_.encoder_depths[i]; ++j) attention(true, i, j);
     for (size_t i = 0; i < n_.decoder_depths.size(); ++i)
@@ -47,7 +47,7 @@ class Form {
     const Names read = n_.surf_vars + n_.static_vars;
     embedding("encoder.surf_token_embeds", read);
     embedding("encoder.atmos_token_embeds", n_.atmos_vars);
-    for (const Tensor& t : own)
+    for (const plan::Tensor& t : own)
       if (!taken_.contains(t.name)) form_.tensors.push_back(same_tensor(t));
     earlier_embedding("encoder.surf_token_embeds", read, kFirstSurface + kFirstStatic);
     earlier_embedding("encoder.atmos_token_embeds", n_.atmos_vars, kFirstUpper);
@@ -156,8 +156,8 @@ class Form {
 }  // namespace
 }  // namespace aurora
 
-PublishedForm published_form(const AuroraSpec& n, const std::vector<Tensor>& own) {
+PublishedForm published_form(const AuroraSpec& n, const std::vector<plan::Tensor>& own) {
   return aurora::Form(n).of(own);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

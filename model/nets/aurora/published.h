@@ -4,8 +4,8 @@
 #pragma once
 #include "model/nets/published/published.h"
 
-namespace isobar {
+namespace isobar::nets {
 
-PublishedForm published_form(const AuroraSpec& n, const std::vector<Tensor>& own);
+PublishedForm published_form(const AuroraSpec& n, const std::vector<plan::Tensor>& own);
 
-}  // namespace isobar
+}  // namespace isobar::nets

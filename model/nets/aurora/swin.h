@@ -13,7 +13,7 @@
 #include "model/nets/net.h"
 #include "model/nets/windows/attention.h"
 
-namespace isobar::aurora {
+namespace isobar::nets::aurora {
 
 /// `stage`: index in the encoder or decoder; `of`: its block.
 std::string block_name(bool encoder, int64_t stage, int64_t of);
@@ -30,18 +30,18 @@ class AdaptiveNorm {
   }
   void declare(Declare& d);
   /// x [rows, width] act -> y = residual + AdaLN(x), both f32; s [condition] act
-  void forward(const std::string& pass, const View& x, const View& residual, const View& y, const View& s,
-               int64_t rows, bool keep);
+  void forward(const std::string& pass, const plan::View& x, const plan::View& residual, const plan::View& y,
+               const plan::View& s, int64_t rows, bool keep);
   /// of_sum: y's gradient, dx [rows, width] act; ds f32 is written or added to; dbias: of the linear before
-  void backward(const View& of_sum, const View& dx, const View& ds, bool add, const View& dbias,
-                int64_t rows);
-  View bias() const { return modulation_.bias; }
-  View weight() const { return modulation_.weight; }
+  void backward(const plan::View& of_sum, const plan::View& dx, const plan::View& ds, bool add,
+                const plan::View& dbias, int64_t rows);
+  plan::View bias() const { return modulation_.bias; }
+  plan::View weight() const { return modulation_.weight; }
 
  private:
-  void drop(OpKind kind, const std::string& path, const View& x, int64_t rows) const;
+  void drop(plan::OpKind kind, const std::string& path, const plan::View& x, int64_t rows) const;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const std::string path_, name_;
@@ -51,7 +51,7 @@ class AdaptiveNorm {
   int64_t stream_ = 0;
   const float eps_;
   Linear modulation_;
-  View x_, mean_, rstd_, shift_scale_, s_;
+  plan::View x_, mean_, rstd_, shift_scale_, s_;
 };
 
 class SwinBlock : public NetPart {
@@ -67,14 +67,14 @@ class SwinBlock : public NetPart {
             const Shape& shape);
 
   void declare(Declare& d) override;
-  View receive_buffer(size_t in) override;
+  plan::View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
   int shares_gradient_with(size_t in) const override {
     return in == kX || !s_.last ? static_cast<int>(in) : -1;
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? attention_.weight() : attention_.qkv_bias();
   }
 
@@ -82,12 +82,12 @@ class SwinBlock : public NetPart {
 
  private:
   void activate(const std::string& pass, bool keep);
-  ActivationAttrs rows_of(int64_t rows, int64_t cols) const;
-  void added(const std::string& path, const View& dh, const View& dx) const;
+  plan::ActivationAttrs rows_of(int64_t rows, int64_t cols) const;
+  void added(const std::string& path, const plan::View& dh, const plan::View& dx) const;
 
   const std::string name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const Shape s_;
@@ -97,7 +97,7 @@ class SwinBlock : public NetPart {
   AdaptiveNorm norm1_, norm2_;
   Linear fc1_, fc2_;
   std::vector<Flow> in_;
-  View condition_, a_, u_, g_;
+  plan::View condition_, a_, u_, g_;
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar::nets::aurora

@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/nets/layers.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 std::vector<int64_t> begins_of(const std::vector<int64_t>& parts) {
@@ -134,4 +134,4 @@ EdgeConstants edges_of_rank(Emission& e, const std::string& name, const EdgeCons
           cut};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

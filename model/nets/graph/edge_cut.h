@@ -15,7 +15,7 @@
 
 #include "model/nets/graph/edge_set.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Emission;
 
@@ -67,4 +67,4 @@ class LazyEdges {
 EdgeConstants edges_of_rank(Emission& e, const std::string& name, const EdgeConstants::Source& all,
                             const EdgeCounts& whole, std::shared_ptr<const EdgeCut> cut);
 
-}  // namespace isobar
+}  // namespace isobar::nets

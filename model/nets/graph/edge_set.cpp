@@ -5,7 +5,7 @@
 
 #include "model/nets/graph/edge_cut.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 void EdgeSet::list_by_sender(int64_t nodes) {
   sender_offsets.assign(static_cast<size_t>(nodes) + 1, 0);
@@ -17,8 +17,9 @@ void EdgeSet::list_by_sender(int64_t nodes) {
     by_sender[static_cast<size_t>(next[static_cast<size_t>(senders[i])]++)] = static_cast<int32_t>(i);
 }
 
-View EdgeConstants::indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*list) {
-  View& made = made_[which];
+plan::View EdgeConstants::indices(int which, const char* what, int64_t count,
+                                  std::vector<int32_t> EdgeSet::*list) {
+  plan::View& made = made_[which];
   if (!made)
     made = b_.constant(name_ + "." + what, DType::i32, count, [of = of_, list, count](void* to) {
       const std::vector<int32_t>& from = of().*list;
@@ -28,8 +29,8 @@ View EdgeConstants::indices(int which, const char* what, int64_t count, std::vec
   return made;
 }
 
-View EdgeConstants::exchanged(int which, const char* what, std::vector<int32_t> EdgeCut::*list) {
-  View& made = made_[which];
+plan::View EdgeConstants::exchanged(int which, const char* what, std::vector<int32_t> EdgeCut::*list) {
+  plan::View& made = made_[which];
   if (!made)
     made = b_.constant(name_ + "." + what, DType::i32, static_cast<int64_t>(((*cut_).*list).size()),
                        [cut = cut_, list](void* to) {
@@ -38,13 +39,13 @@ View EdgeConstants::exchanged(int which, const char* what, std::vector<int32_t> 
   return made;
 }
 
-View EdgeConstants::sent() {
+plan::View EdgeConstants::sent() {
   return exchanged(5, "sent", &EdgeCut::sent);
 }
-View EdgeConstants::returned_offsets() {
+plan::View EdgeConstants::returned_offsets() {
   return exchanged(6, "returned_offsets", &EdgeCut::returned_offsets);
 }
-View EdgeConstants::returned_rows() {
+plan::View EdgeConstants::returned_rows() {
   return exchanged(7, "returned_rows", &EdgeCut::returned_rows);
 }
 
@@ -52,11 +53,11 @@ int64_t EdgeConstants::table() const {
   return cut_ ? cut_->table() : senders;
 }
 
-View EdgeConstants::features(DType t) {
+plan::View EdgeConstants::features(DType t) {
   if (!features_)
     features_ = b_.constant(name_ + ".features", t, edges * width,
                             [of = of_, t](void* to) { fill_as(t, of().features, to); });
   return features_;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

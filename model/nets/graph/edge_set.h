@@ -14,7 +14,7 @@
 
 #include "model/nets/constants.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Edges of one type by receiver, then by sender; both ends as CSR (offsets have one entry more than nodes).
 struct EdgeSet {
@@ -40,7 +40,7 @@ struct EdgeCut;  // edge_cut.h
 class EdgeConstants {
  public:
   using Source = std::function<const EdgeSet&()>;
-  EdgeConstants(Builder& b, std::string name, Source of, const EdgeCounts& counts,
+  EdgeConstants(plan::Builder& b, std::string name, Source of, const EdgeCounts& counts,
                 std::shared_ptr<const EdgeCut> cut = nullptr)
       : edges(counts.edges),
         senders(counts.senders),
@@ -53,28 +53,28 @@ class EdgeConstants {
   const int64_t edges, senders, receivers, width;  // senders: own ones
   const EdgeCut* cut() const { return cut_.get(); }
 
-  View sender() { return indices(0, "sender", edges, &EdgeSet::senders); }
-  View receiver() { return indices(1, "receiver", edges, &EdgeSet::receivers); }
-  View receiver_offsets() {
+  plan::View sender() { return indices(0, "sender", edges, &EdgeSet::senders); }
+  plan::View receiver() { return indices(1, "receiver", edges, &EdgeSet::receivers); }
+  plan::View receiver_offsets() {
     return indices(2, "receiver_offsets", receivers + 1, &EdgeSet::receiver_offsets);
   }
-  View sender_offsets() { return indices(3, "sender_offsets", table() + 1, &EdgeSet::sender_offsets); }
-  View by_sender() { return indices(4, "by_sender", edges, &EdgeSet::by_sender); }
-  View features(DType t);  // [edges, width]
+  plan::View sender_offsets() { return indices(3, "sender_offsets", table() + 1, &EdgeSet::sender_offsets); }
+  plan::View by_sender() { return indices(4, "by_sender", edges, &EdgeSet::by_sender); }
+  plan::View features(DType t);  // [edges, width]
   // If the graph is cut: own senders' rows that are sent; and the returned rows that add up to each own row
-  View sent();
-  View returned_offsets();
-  View returned_rows();
+  plan::View sent();
+  plan::View returned_offsets();
+  plan::View returned_rows();
   int64_t table() const;  // rows of senders that edges read: own and halo
 
  private:
-  View exchanged(int which, const char* what, std::vector<int32_t> EdgeCut::*list);
-  View indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of);
-  Builder& b_;
+  plan::View exchanged(int which, const char* what, std::vector<int32_t> EdgeCut::*list);
+  plan::View indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of);
+  plan::Builder& b_;
   const std::string name_;
   const Source of_;
   const std::shared_ptr<const EdgeCut> cut_;
-  View made_[8], features_;
+  plan::View made_[8], features_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -12,7 +12,7 @@
 #include "model/nets/layout/memo.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr double kPi = std::numbers::pi;
@@ -211,7 +211,7 @@ std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks)
   require_metis(n.partition);
   return known({key_of(n), ranks, n.partition}, [&] {
     const auto g = globe_graph(n, n.partition == GraphPartition::metis);
-    GlobeCut cut{.grid = {.parts = split_evenly(n.tokens(), ranks)},
+    GlobeCut cut{.grid = {.parts = plan::split_evenly(n.tokens(), ranks)},
                  .mesh = {.parts = split_by_weight(received(*g, n.mesh_nodes()), ranks)}};
     const auto cut_all = [&](const GlobeGraph& of) {
       cut.grid_to_mesh = cut_edges(of.grid_to_mesh, cut.grid.parts, cut.mesh.parts);
@@ -244,4 +244,4 @@ GlobeGraph numbered(const GlobeGraph& g, const GlobeCut& cut) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

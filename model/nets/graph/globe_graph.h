@@ -19,7 +19,7 @@
 #include "model/nets/graph/edge_cut.h"
 #include "model/nets/graph/partition.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Features of an edge: its length, and the sender's position minus the receiver's in a frame rotated so that
 /// the receiver is at 0 N 0 E (x up, y east, z north); in units of the longest edge of its type.
@@ -68,4 +68,4 @@ class LazyGlobeGraph {
   mutable std::shared_ptr<const GlobeGraph> graph_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

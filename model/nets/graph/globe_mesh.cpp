@@ -7,7 +7,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 Point3 cross(const Point3& a, const Point3& b) {
@@ -146,4 +146,4 @@ std::array<int32_t, 3> GlobeMesh::triangle_at(const Point3& at) const {
   return triangles_.back()[best];
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Point3 {
   double x = 0, y = 0, z = 0;
@@ -53,4 +53,4 @@ class GlobeMesh {
   double longest_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

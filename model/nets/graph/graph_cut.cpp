@@ -8,7 +8,7 @@
 #include "model/nets/graph/globe_mesh.h"
 #include "model/nets/graph/region_graph.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 CutOfEdges sum_of(const std::string& edges, const std::vector<EdgeCut>& cuts) {
@@ -133,4 +133,4 @@ GraphPicture graph_picture(const NetSpec& net, int64_t ranks) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

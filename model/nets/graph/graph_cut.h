@@ -9,7 +9,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct CutOfEdges {
   std::string edges;            // type of edge
@@ -45,4 +45,4 @@ struct GraphPicture {
 /// Cut over `ranks` ranks (1: whole). For graphcast only its mesh. {}: a net without a graph
 GraphPicture graph_picture(const NetSpec& net, int64_t ranks);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -4,7 +4,7 @@
 
 #include "model/nets/declare.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 GraphMlp::GraphMlp(Emission& e, const Sharding& at, std::string path, std::string name,
                    std::vector<Operand> operands, const MlpShape& shape)
@@ -32,26 +32,29 @@ void GraphMlp::declare(Declare& d) {
     d.linear(weights_[i], operands_[i].width, H,
              {{name_ + "." + operands_[i].name + ".weight",
                {H, operands_[i].width},
-               Init::uniform,
+               plan::Init::uniform,
                bound(terms),
                cut_axis(0)}},
              {});
   const auto bias = [&](size_t i, int64_t width) {
-    d.tensor(
-        biases_[i], false,
-        {{name_ + "." + std::to_string(i) + ".bias", {width}, Init::zero, 0, cut_axis(i) == 0 ? 0 : -1}});
+    d.tensor(biases_[i], false,
+             {{name_ + "." + std::to_string(i) + ".bias",
+               {width},
+               plan::Init::zero,
+               0,
+               cut_axis(i) == 0 ? 0 : -1}});
   };
   bias(0, H);
   for (size_t i = 0; i < linears_.size(); ++i) {
     const int64_t out = i + 1 < linears_.size() ? H : shape_.out;
     const std::string name = name_ + "." + std::to_string(i + 1);
-    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H), cut_axis(i + 1)}},
-             {});
+    d.linear(linears_[i], H, out,
+             {{name + ".weight", {out, H}, plan::Init::uniform, bound(H), cut_axis(i + 1)}}, {});
     bias(i + 1, out);
   }
   if (!shape_.norm) return;
-  d.tensor(gamma_, false, {{name_ + ".norm.weight", {shape_.out}, Init::one}});
-  d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, Init::zero}});
+  d.tensor(gamma_, false, {{name_ + ".norm.weight", {shape_.out}, plan::Init::one}});
+  d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, plan::Init::zero}});
 }
 
 // In pairs: one linear by its output, the next by its input. A last one without a partner is whole.
@@ -64,36 +67,38 @@ int64_t GraphMlp::held(size_t i) const {
   return cut_axis(i) == 0 ? shape_.hidden / tp_ : shape_.hidden;
 }
 
-ActivationAttrs GraphMlp::rows_of(int64_t rows, size_t i) const {
+plan::ActivationAttrs GraphMlp::rows_of(int64_t rows, size_t i) const {
   return {.rows = rows, .cols = held(i), .accumulate = e_.accumulates(), .function = Activation::silu};
 }
 
 // ---- forward ----
 
-View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep) {
+plan::View GraphMlp::first(const std::string& pass, const std::vector<plan::View>& x, int64_t rows,
+                           bool keep) {
   u_[0] = b_.saved_or_scratch(path_ + ".u0", e_.act, rows * held(0), keep);
   // Several products are summed in f32.
   const bool direct = e_.act == DType::f32 || x.size() == 1;
-  const View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
+  const plan::View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
   for (size_t i = 0; i < x.size(); ++i)
     layers_.linear_forward(path_ + "/" + operands_[i].name + pass, weights_[i], x[i], sum, rows,
-                           i == 0 ? biases_[0] : View{}, i > 0);
-  if (!direct) b_.emit<OpKind::cast>(path_ + "/sum" + pass, {.count = sum.count}, {sum}, {u_[0]});
+                           i == 0 ? biases_[0] : plan::View{}, i > 0);
+  if (!direct) b_.emit<plan::OpKind::cast>(path_ + "/sum" + pass, {.count = sum.count}, {sum}, {u_[0]});
   return u_[0];
 }
 
-void GraphMlp::product(const std::string& pass, size_t operand, const View& x, const View& y,
+void GraphMlp::product(const std::string& pass, size_t operand, const plan::View& x, const plan::View& y,
                        int64_t rows) const {
-  layers_.linear_forward(path_ + "/" + operands_[operand].name + pass, weights_[operand], x, y, rows, View{});
+  layers_.linear_forward(path_ + "/" + operands_[operand].name + pass, weights_[operand], x, y, rows,
+                         plan::View{});
 }
 
-View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
+plan::View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
   const bool keep_g = keep && e_.spec.policy.recompute != Recompute::selective;
   for (size_t i = 0; i < linears_.size(); ++i) {
     const bool last = i + 1 == linears_.size();
     g_[i] = b_.saved_or_scratch(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
-    b_.emit<OpKind::activation>(layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
-    View& to = last ? x_ : u_[i + 1];
+    b_.emit<plan::OpKind::activation>(layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
+    plan::View& to = last ? x_ : u_[i + 1];
     to = b_.saved_or_scratch(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
                              rows * (last ? shape_.out : held(i + 1)), keep);
     const bool partial = cut_axis(i + 1) == 1;
@@ -104,50 +109,53 @@ View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
   return x_;
 }
 
-void GraphMlp::norm(const std::string& pass, int64_t rows, const View& residual, const View& h, const View& y,
-                    bool keep) {
+void GraphMlp::norm(const std::string& pass, int64_t rows, const plan::View& residual, const plan::View& h,
+                    const plan::View& y, bool keep) {
   mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
   rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
-  b_.emit<OpKind::norm_residual>(path_ + "/norm" + pass,
-                                 {.rows = rows, .cols = shape_.out, .eps = static_cast<float>(shape_.eps)},
-                                 {x_, residual, gamma_, beta_}, {h, y, mean_, rstd_});
+  b_.emit<plan::OpKind::norm_residual>(
+      path_ + "/norm" + pass, {.rows = rows, .cols = shape_.out, .eps = static_cast<float>(shape_.eps)},
+      {x_, residual, gamma_, beta_}, {h, y, mean_, rstd_});
 }
 
 // ---- backward ----
 
-View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, const View& first) {
-  View dy = dh;
-  const View bias = b_.grad(biases_.back());
+plan::View GraphMlp::backward(const plan::View& dh, int64_t rows, const std::string& piece,
+                              const plan::View& first) {
+  plan::View dy = dh;
+  const plan::View bias = b_.grad(biases_.back());
   if (shape_.norm) {
     dy = e_.operand(path_ + ".dx", e_.act, rows * shape_.out);
-    b_.emit<OpKind::norm_residual_backward>(path_ + "/norm" + piece + "/backward",
-                                            {.rows = rows,
-                                             .cols = shape_.out,
-                                             .accumulate = e_.accumulates(),
-                                             .eps = static_cast<float>(shape_.eps)},
-                                            {x_, mean_, rstd_, gamma_, dh},
-                                            {dy, b_.grad(gamma_), b_.grad(beta_), bias});
+    b_.emit<plan::OpKind::norm_residual_backward>(path_ + "/norm" + piece + "/backward",
+                                                  {.rows = rows,
+                                                   .cols = shape_.out,
+                                                   .accumulate = e_.accumulates(),
+                                                   .eps = static_cast<float>(shape_.eps)},
+                                                  {x_, mean_, rstd_, gamma_, dh},
+                                                  {dy, b_.grad(gamma_), b_.grad(beta_), bias});
   } else {
-    b_.emit<OpKind::column_sum>(layer(linears_.size()) + piece + "/backward_bias",
-                                {.rows = rows, .cols = shape_.out, .accumulate = e_.accumulates()}, {dy},
-                                {bias});
+    b_.emit<plan::OpKind::column_sum>(layer(linears_.size()) + piece + "/backward_bias",
+                                      {.rows = rows, .cols = shape_.out, .accumulate = e_.accumulates()},
+                                      {dy}, {bias});
   }
   const bool again = e_.spec.policy.recompute == Recompute::selective;
   for (size_t i = linears_.size(); i-- > 0;) {
     const std::string n = std::to_string(i);
     if (again) {
       g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * held(i));
-      b_.emit<OpKind::activation>(layer(i) + "/silu" + piece + "/recompute", rows_of(rows, i), {u_[i]},
-                                  {g_[i]});
+      b_.emit<plan::OpKind::activation>(layer(i) + "/silu" + piece + "/recompute", rows_of(rows, i), {u_[i]},
+                                        {g_[i]});
     }
-    const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * held(i));
+    const plan::View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * held(i));
     layers_.linear_backward_input(layer(i + 1) + piece, linears_[i], dy, dg, rows);
     // The weight gradient runs under the reduction of the input gradient.
     if (cut_axis(i + 1) == 0) layers_.result(layer(i + 1) + piece + "/backward_input", dg);
     layers_.linear_backward_weight(layer(i + 1) + piece, linears_[i], g_[i], dy, rows);
-    const View du = i == 0 && first ? first : e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
-    b_.emit<OpKind::activation_backward>(layer(i) + "/silu" + piece + "/backward", rows_of(rows, i),
-                                         {u_[i], dg}, {du, b_.grad(biases_[i])});
+    const plan::View du = i == 0 && first ? first
+                          : e_.split      ? e_.operand(path_ + ".du" + n, e_.act, dg.count)
+                                          : dg;
+    b_.emit<plan::OpKind::activation_backward>(layer(i) + "/silu" + piece + "/backward", rows_of(rows, i),
+                                               {u_[i], dg}, {du, b_.grad(biases_[i])});
     dy = du;
   }
   return dy;
@@ -155,28 +163,31 @@ View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, 
 
 // If the first linear is cut, each rank's result is a partial sum, so dx's old value is added after the
 // reduction, under which the weight gradient runs.
-void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
-                                bool add) const {
+void GraphMlp::backward_operand(size_t operand, const plan::View& x, const plan::View& du,
+                                const plan::View& dx, int64_t rows, bool add) const {
   const Linear& l = weights_[operand];
   const std::string path = path_ + "/" + operands_[operand].name;
   const bool sums = tp_ > 1 && cut_axis(0) == 0, apart = sums && add;
-  const View part = apart ? b_.scratch(path + ".dx", e_.act, rows * l.in) : dx;
+  const plan::View part = apart ? b_.scratch(path + ".dx", e_.act, rows * l.in) : dx;
   layers_.linear_backward_input(path, l, du, part, rows, add && !apart);
   if (sums) layers_.result(path + "/backward_input", part);
   backward_weight(operand, x, du, rows);
   if (apart)
-    b_.emit<OpKind::residual_add>(path + "/backward_input/add", {.rows = 1, .cols = part.count}, {dx, part},
-                                  {dx});
+    b_.emit<plan::OpKind::residual_add>(path + "/backward_input/add", {.rows = 1, .cols = part.count},
+                                        {dx, part}, {dx});
 }
 
-void GraphMlp::backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const {
+void GraphMlp::backward_weight(size_t operand, const plan::View& x, const plan::View& du,
+                               int64_t rows) const {
   layers_.linear_backward_weight(path_ + "/" + operands_[operand].name, weights_[operand], x, du, rows);
 }
 
 void GraphMlp::zero_gradients() const {
   if (e_.accumulates()) return;
-  const auto zero = [&](const std::string& what, const View& v) {
-    if (v) b_.emit<OpKind::zero>(path_ + "/" + what + "/backward_zero", {.count = v.count}, {}, {b_.grad(v)});
+  const auto zero = [&](const std::string& what, const plan::View& v) {
+    if (v)
+      b_.emit<plan::OpKind::zero>(path_ + "/" + what + "/backward_zero", {.count = v.count}, {},
+                                  {b_.grad(v)});
   };
   zero("norm.weight", gamma_);
   zero("norm.bias", beta_);
@@ -187,11 +198,12 @@ void GraphMlp::zero_gradients() const {
     layers_.zero_gradients(path_ + "/" + operands_[i].name, weights_[i]);
 }
 
-View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep) {
+plan::View as_act(Emission& e, const std::string& path, const std::string& name, const plan::View& x,
+                  bool keep) {
   if (e.act == DType::f32) return x;
-  const View y = e.b.saved_or_scratch(name, e.act, x.count, keep);
-  e.b.emit<OpKind::cast>(path, {.count = x.count}, {x}, {y});
+  const plan::View y = e.b.saved_or_scratch(name, e.act, x.count, keep);
+  e.b.emit<plan::OpKind::cast>(path, {.count = x.count}, {x}, {y});
   return y;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -13,7 +13,7 @@
 
 #include "model/nets/layers.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 
@@ -39,32 +39,34 @@ class GraphMlp {
 
   // ---- forward ----
   /// The sum over these operands, [rows, hidden()] act; more may be added to it.
-  View first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep);
+  plan::View first(const std::string& pass, const std::vector<plan::View>& x, int64_t rows, bool keep);
   /// y = x W_i^T for an operand that is not in first()
-  void product(const std::string& pass, size_t operand, const View& x, const View& y, int64_t rows) const;
+  void product(const std::string& pass, size_t operand, const plan::View& x, const plan::View& y,
+               int64_t rows) const;
   /// The last linear's result, [rows, out] act
-  View rest(const std::string& pass, int64_t rows, bool keep);
+  plan::View rest(const std::string& pass, int64_t rows, bool keep);
   /// Either result may be absent: h act, y and residual f32.
-  void norm(const std::string& pass, int64_t rows, const View& residual, const View& h, const View& y,
-            bool keep);
+  void norm(const std::string& pass, int64_t rows, const plan::View& residual, const plan::View& h,
+            const plan::View& y, bool keep);
 
   // ---- backward ----
   /// Gradient of the result, act -> that of first()'s result, act; completes all parameters but the first
   /// weights. `piece`: of the rows ("/chunk2"), with `du` for its gradient; {}: all rows, in an own buffer
-  View backward(const View& dh, int64_t rows, const std::string& piece = "", const View& du = {});
+  plan::View backward(const plan::View& dh, int64_t rows, const std::string& piece = "",
+                      const plan::View& du = {});
   /// dx [rows, width] (+)= du W_i, in dx's type, and W_i's gradient, du^T x; `add` needs f32
-  void backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
-                        bool add) const;
+  void backward_operand(size_t operand, const plan::View& x, const plan::View& du, const plan::View& dx,
+                        int64_t rows, bool add) const;
   /// For an operand whose gradient is not needed
-  void backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const;
+  void backward_weight(size_t operand, const plan::View& x, const plan::View& du, int64_t rows) const;
   /// For an MLP whose result is unused
   void zero_gradients() const;
 
-  View last_weight() const {
+  plan::View last_weight() const {
     return weights_.back().weight;
   }  // of the first linear; its gradient is written
      // last
-  View first_bias() const {
+  plan::View first_bias() const {
     return biases_[0];
   }                                           // written last among parameters that are no
                                               // weights
@@ -74,26 +76,27 @@ class GraphMlp {
   /// Axis of linear i's weight [out, in] that tensor parallelism cuts (-1: none)
   int cut_axis(size_t i) const;
   int64_t held(size_t i) const;  // this rank's width between linears i and i + 1
-  ActivationAttrs rows_of(int64_t rows, size_t i) const;
+  plan::ActivationAttrs rows_of(int64_t rows, size_t i) const;
   std::string layer(size_t i) const { return path_ + "/linear" + std::to_string(i); }
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Layers layers_;
   const int64_t tp_;
   const std::string path_, name_;
   const std::vector<Operand> operands_;
   const MlpShape shape_;
-  std::vector<Linear> weights_;  // of the first linear, by operand
-  std::vector<Linear> linears_;  // the later linears
-  std::vector<View> biases_;     // of all linears
-  View gamma_, beta_;
+  std::vector<Linear> weights_;     // of the first linear, by operand
+  std::vector<Linear> linears_;     // the later linears
+  std::vector<plan::View> biases_;  // of all linears
+  plan::View gamma_, beta_;
   // Saved by forward: before and after each SiLU, before the norm, and its statistics
-  std::vector<View> u_, g_;
-  View x_, mean_, rstd_;
+  std::vector<plan::View> u_, g_;
+  plan::View x_, mean_, rstd_;
 };
 
 /// A stream's value in the type of activations: itself, or a copy.
-View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep);
+plan::View as_act(Emission& e, const std::string& path, const std::string& name, const plan::View& x,
+                  bool keep);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -10,7 +10,7 @@
 #include "model/nets/images/pixels.h"
 #include "model/nets/points.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr int64_t kPlaces = GlobeGraph::kNodeFeatures;
@@ -35,18 +35,18 @@ class GlobeEmbed : public NetPart {
         first_node_(first_node),
         grid_(net.e, net.at, "embed/grid", "embed.grid", {{"0", points_.channels}}, net.shape),
         mesh_(net.e, net.at, "embed/mesh", "embed.mesh", nodes_, points_.channels, net.shape) {}
-  void set_input(const View& v) { input_ = v; }
+  void set_input(const plan::View& v) { input_ = v; }
 
   void declare(Declare& d) override {
     grid_.declare(d);
     mesh_.declare(d);
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? mesh_.last_weight() : mesh_.first_bias();
   }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
-    const View grid = how.output_place(0), mesh = how.output_place(1);
+    const plan::View grid = how.output_place(0), mesh = how.output_place(1);
     x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
     own_.read(points_, with_places(), e_.act, x_);
     grid_.first("/forward", {x_}, at_.rows, true);
@@ -57,22 +57,22 @@ class GlobeEmbed : public NetPart {
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
-    const View dh = as_act(e_, "embed/grid/backward_cast", "embed/grid.dy", out[0].dx, false);
+    const plan::View dh = as_act(e_, "embed/grid/backward_cast", "embed/grid.dy", out[0].dx, false);
     grid_.backward_weight(0, x_, grid_.backward(dh, at_.rows), at_.rows);
     mesh_.stream_backward(out[1].dx);
   }
 
  private:
   // The fields with three more planes, the points' positions
-  View with_places() {
+  plan::View with_places() {
     if (!places_)
       places_ = b_.constant("grid.places", DType::f32, kPlaces * points_.height * points_.width,
                             [graph = graph_](void* to) { fill_as(DType::f32, (*graph)().grid_planes, to); });
     const int64_t all = points_.size(), fields = all - places_.count;
-    const View x = b_.scratch("embed/grid.fields", DType::f32, at_.batch * all);
-    const auto put = [&](const char* what, const View& from, int64_t stride, int64_t first) {
+    const plan::View x = b_.scratch("embed/grid.fields", DType::f32, at_.batch * all);
+    const auto put = [&](const char* what, const plan::View& from, int64_t stride, int64_t first) {
       const int64_t n = stride ? stride : places_.count;
-      b_.emit<OpKind::copy>(
+      b_.emit<plan::OpKind::copy>(
           std::string("embed/grid/") + what,
           {.run = n, .extent = {at_.batch, 1, 1}, .from = {stride, 0, 0}, .to = {all, 0, 0}}, {from},
           {x.slice(first, x.count - first)});
@@ -83,7 +83,7 @@ class GlobeEmbed : public NetPart {
   }
 
   // Zeros in place of fields, so that grid and mesh embeddings have the same width.
-  View mesh_features() {
+  plan::View mesh_features() {
     if (!features_)
       features_ = b_.constant("mesh.places", e_.act, nodes_ * points_.channels,
                               [graph = graph_, act = e_.act, width = points_.channels, first = first_node_,
@@ -98,7 +98,7 @@ class GlobeEmbed : public NetPart {
   }
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const std::shared_ptr<const LazyGlobeGraph> graph_;
   const ImageShape points_;
@@ -106,7 +106,7 @@ class GlobeEmbed : public NetPart {
   const int64_t nodes_, first_node_;  // of the mesh, this rank's
   GraphMlp grid_;
   FeatureEmbed mesh_;
-  View input_, x_, places_, features_;
+  plan::View input_, x_, places_, features_;
 };
 
 class GlobeHead : public NetPart {
@@ -121,15 +121,15 @@ class GlobeHead : public NetPart {
         predicted_(predicted_as(e_.spec, n, points_.apart())),
         loss_(e_, at_, predicted_),
         mlp_(e_, at_, "head", "head", {{"0", D_}}, to_channels(net.shape, n.out_channels)) {}
-  void set_target(const View& v) { target_ = v; }
-  void set_mask(const View& v) { mask_ = v; }
+  void set_target(const plan::View& v) { target_ = v; }
+  void set_mask(const plan::View& v) { mask_ = v; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View receive_buffer(size_t) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t) override {
+    const plan::InPart here(b_, index());
     return b_.saved_or_scratch("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
   }
 
@@ -148,7 +148,7 @@ class GlobeHead : public NetPart {
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
+    const plan::View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
     mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
@@ -158,7 +158,7 @@ class GlobeHead : public NetPart {
     return s;
   }
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   // Scattered points form a line; with latitude weights each is a row of its own (loss_latitudes()).
   static ImageShape predicted_as(const RunSpec& spec, const GraphcastSpec& n, bool apart) {
@@ -171,8 +171,8 @@ class GlobeHead : public NetPart {
   const ImageShape predicted_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, mask_, x_, pred_;
-  View wanted_, counts_;  // target and mask in the prediction's order
+  plan::View target_, mask_, x_, pred_;
+  plan::View wanted_, counts_;  // target and mask in the prediction's order
 };
 
 std::string globe_step_path(int64_t i) {
@@ -219,15 +219,16 @@ class Graphcast : public Net {
     }
     stream("grid", decode, decode + 1, net.grid);
     batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, decode + 1);
-    for (BatchTensor& t : batch_) t.kept = t.kept && order.empty();  // the reordered targets are kept instead
+    for (plan::BatchTensor& t : batch_)
+      t.kept = t.kept && order.empty();  // the reordered targets are kept instead
     metrics_ = image_metrics(image_predicted(n, 1));
   }
-  ImageAttrs fetch() const override { return image_attrs(read_, at_); }
-  void fetched(size_t tensor, const View& v) override {
-    const BatchRole role = batch_[tensor].role;
-    role == BatchRole::input  ? embed_->set_input(v)
-    : role == BatchRole::mask ? head_->set_mask(v)
-                              : head_->set_target(v);
+  plan::ImageAttrs fetch() const override { return image_attrs(read_, at_); }
+  void fetched(size_t tensor, const plan::View& v) override {
+    const plan::BatchRole role = batch_[tensor].role;
+    role == plan::BatchRole::input  ? embed_->set_input(v)
+    : role == plan::BatchRole::mask ? head_->set_mask(v)
+                                    : head_->set_target(v);
   }
 
  private:
@@ -270,8 +271,8 @@ std::unique_ptr<Net> make_net(const GraphcastSpec& n, Emission& e, const Shardin
   return std::make_unique<Graphcast>(n, e, at);
 }
 
-std::vector<Part> parts_of(const GraphcastSpec& n) {
-  std::vector<Part> parts{{"embed", "embed", 0}, {"encode", "encode", 1}};
+std::vector<plan::Part> parts_of(const GraphcastSpec& n) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}, {"encode", "encode", 1}};
   const auto last = static_cast<int32_t>(n.num_gnn_layers);
   for (int32_t i = 0; i + 1 < last; ++i) parts.push_back({"step", globe_step_path(i), 2});
   parts.push_back({"last_step", globe_step_path(last - 1), last + 1});
@@ -294,4 +295,4 @@ NetLimits limits_of(const GraphcastSpec& n) {
           .attends = false};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

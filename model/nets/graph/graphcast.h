@@ -18,11 +18,11 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const GraphcastSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const GraphcastSpec& n);
+std::vector<plan::Part> parts_of(const GraphcastSpec& n);
 GraphcastSpec distinct_parts(GraphcastSpec n);
 NetLimits limits_of(const GraphcastSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -2,7 +2,7 @@
 
 #include "model/nets/declare.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vector<std::string> streams,
                      std::vector<int64_t> rows)
@@ -16,28 +16,28 @@ GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vect
 
 // In half precision products read copies, which are kept; the stream is then scratch, unless the part is
 // recomputed from it.
-View GlobePart::receive_buffer(size_t in) {
-  const InPart here(b_, index());
+plan::View GlobePart::receive_buffer(size_t in) {
+  const plan::InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
   return b_.saved_or_scratch(path() + "." + streams_[in], DType::f32, batch_ * rows_[in] * D_, keep);
 }
 
-std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how) {
+std::vector<plan::View> GlobePart::act(const std::vector<Flow>& in, const Forward& how) {
   if (!how.recompute) in_ = in;
-  std::vector<View> all;
+  std::vector<plan::View> all;
   for (size_t i = 0; i < in.size(); ++i)
     all.push_back(as_act(e_, path() + "/" + streams_[i] + "/cast" + how.pass(),
                          path() + "." + streams_[i] + ".act", in[i].x, how.keep == Keep::all));
   return all;
 }
 
-View GlobePart::goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const {
+plan::View GlobePart::goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const {
   if (!how.result) return {};
   return how.recompute ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_)
                        : how.output_place(i);
 }
 
-View GlobePart::of_result(size_t i, const View& dx) const {
+plan::View GlobePart::of_result(size_t i, const plan::View& dx) const {
   const std::string n = std::to_string(i);
   return as_act(e_, path() + "/backward_cast" + n, path() + ".dout" + n, dx, false);
 }
@@ -76,23 +76,23 @@ std::vector<Flow> GlobeEncode::forward(const std::vector<Flow>& in, const Forwar
       edge_.forward(pass, up_.to_act(pass, net_.up.features(e_.act), keep), act_[0], act_[1], {}, {}, keep);
   mesh_.first(pass, {act_[1], sums_}, mesh, keep);
   mesh_.rest(pass, mesh, keep);
-  mesh_.norm(pass, mesh, how.result ? in[1].x : View{}, {}, out[1].x, keep);
+  mesh_.norm(pass, mesh, how.result ? in[1].x : plan::View{}, {}, out[1].x, keep);
   grid_.first(pass, {act_[0]}, grid, keep);
   grid_.rest(pass, grid, keep);
-  grid_.norm(pass, grid, how.result ? in[0].x : View{}, {}, out[0].x, keep);
+  grid_.norm(pass, grid, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
   level_.to_stream(pass, net_.level.features(e_.act), out[2].x, keep);
   return out;
 }
 
 void GlobeEncode::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t grid = batch_ * net_.grid, mesh = batch_ * net_.mesh;
-  const View du_grid = grid_.backward(of_result(0, out[0].dx), grid);
+  const plan::View du_grid = grid_.backward(of_result(0, out[0].dx), grid);
   grid_.backward_operand(0, act_[0], du_grid, in[0].dx, grid, true);
-  const View du = mesh_.backward(of_result(1, out[1].dx), mesh);
-  const View dsums = b_.scratch("encode.dsums", e_.act, mesh * D_);
+  const plan::View du = mesh_.backward(of_result(1, out[1].dx), mesh);
+  const plan::View dsums = b_.scratch("encode.dsums", e_.act, mesh * D_);
   mesh_.backward_operand(0, act_[1], du, in[1].dx, mesh, true);
   mesh_.backward_operand(1, sums_, du, dsums, mesh, false);
-  const View dfeatures = up_.act_gradient();
+  const plan::View dfeatures = up_.act_gradient();
   edge_.backward(dsums, dfeatures, false, in[0].dx, true, in[1].dx);
   up_.act_backward(dfeatures);
   level_.stream_backward(out[2].dx);
@@ -122,18 +122,18 @@ std::vector<Flow> GlobeStep::forward(const std::vector<Flow>& in, const Forward&
   std::vector<Flow> out(last_ ? 1 : 2);
   out[0].x = goes_on(0, "mesh", net_.mesh, how);
   if (!last_) out[1].x = goes_on(1, "edges", net_.level.edges, how);
-  const View edges = last_ ? View{} : out[1].x;
-  sums_ = edge_.forward(pass, act_[1], act_[0], act_[0], edges ? in[1].x : View{}, edges, keep);
+  const plan::View edges = last_ ? plan::View{} : out[1].x;
+  sums_ = edge_.forward(pass, act_[1], act_[0], act_[0], edges ? in[1].x : plan::View{}, edges, keep);
   node_.first(pass, {act_[0], sums_}, mesh, keep);
   node_.rest(pass, mesh, keep);
-  node_.norm(pass, mesh, how.result ? in[0].x : View{}, {}, out[0].x, keep);
+  node_.norm(pass, mesh, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
   return out;
 }
 
 void GlobeStep::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t mesh = batch_ * net_.mesh;
-  const View du = node_.backward(of_result(0, out[0].dx), mesh);
-  const View dsums = b_.scratch(path() + ".dsums", e_.act, mesh * D_);
+  const plan::View du = node_.backward(of_result(0, out[0].dx), mesh);
+  const plan::View dsums = b_.scratch(path() + ".dsums", e_.act, mesh * D_);
   node_.backward_operand(0, act_[0], du, in[0].dx, mesh, true);
   node_.backward_operand(1, sums_, du, dsums, mesh, false);
   edge_.backward(dsums, in[1].dx, !last_, in[0].dx, true, in[0].dx);
@@ -168,20 +168,20 @@ std::vector<Flow> GlobeDecode::forward(const std::vector<Flow>& in, const Forwar
                         keep);
   grid_.first(pass, {act_[0], sums_}, grid, keep);
   grid_.rest(pass, grid, keep);
-  grid_.norm(pass, grid, how.result ? in[0].x : View{}, {}, out[0].x, keep);
+  grid_.norm(pass, grid, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
   return out;
 }
 
 void GlobeDecode::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t grid = batch_ * net_.grid;
   mesh_.zero_gradients();
-  const View du = grid_.backward(of_result(0, out[0].dx), grid);
-  const View dsums = b_.scratch("decode.dsums", e_.act, grid * D_);
+  const plan::View du = grid_.backward(of_result(0, out[0].dx), grid);
+  const plan::View dsums = b_.scratch("decode.dsums", e_.act, grid * D_);
   grid_.backward_operand(0, act_[0], du, in[0].dx, grid, true);
   grid_.backward_operand(1, sums_, du, dsums, grid, false);
-  const View dfeatures = down_.act_gradient();
+  const plan::View dfeatures = down_.act_gradient();
   edge_.backward(dsums, dfeatures, false, in[1].dx, false, in[0].dx);
   down_.act_backward(dfeatures);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

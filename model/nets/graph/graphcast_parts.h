@@ -8,7 +8,7 @@
 #include "model/nets/graph/message_passing.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Constructor arguments shared by all of them.
 struct GlobeNet {
@@ -25,21 +25,21 @@ class GlobePart : public NetPart {
  public:
   GlobePart(int index, std::string path, const GlobeNet& net, std::vector<std::string> streams,
             std::vector<int64_t> rows);
-  View receive_buffer(size_t in) override;
+  plan::View receive_buffer(size_t in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
 
  protected:
   /// The streams as products read them
-  std::vector<View> act(const std::vector<Flow>& in, const Forward& how);
+  std::vector<plan::View> act(const std::vector<Flow>& in, const Forward& how);
   /// Buffer of its i-th result; absent if unused
-  View goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const;
+  plan::View goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const;
   /// The gradient of its i-th result as products read it
-  View of_result(size_t i, const View& dx) const;
+  plan::View of_result(size_t i, const plan::View& dx) const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const int64_t batch_, D_;
-  std::vector<View> act_;
+  std::vector<plan::View> act_;
 
  private:
   const std::vector<std::string> streams_;
@@ -55,7 +55,7 @@ class GlobeEncode : public GlobePart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   int shares_gradient_with(size_t in) const override { return static_cast<int>(in); }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? level_.last_weight() : level_.first_bias();
   }
 
@@ -64,7 +64,7 @@ class GlobeEncode : public GlobePart {
   FeatureEmbed up_, level_;  // embed the features of both types of edges
   EdgeUpdate edge_;
   GraphMlp mesh_, grid_;
-  View sums_;
+  plan::View sums_;
 };
 
 /// mesh, edges -> mesh, edges; the last step: mesh only
@@ -75,7 +75,7 @@ class GlobeStep : public GlobePart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   int shares_gradient_with(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? edge_.last_weight() : edge_.first_bias();
   }
 
@@ -84,7 +84,7 @@ class GlobeStep : public GlobePart {
   const bool last_;
   EdgeUpdate edge_;
   GraphMlp node_;
-  View sums_;
+  plan::View sums_;
 };
 
 /// grid, mesh -> grid
@@ -95,7 +95,7 @@ class GlobeDecode : public GlobePart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   int shares_gradient_with(size_t in) const override { return in == 0 ? 0 : -1; }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? down_.last_weight() : down_.first_bias();
   }
 
@@ -104,7 +104,7 @@ class GlobeDecode : public GlobePart {
   FeatureEmbed down_;
   EdgeUpdate edge_;
   GraphMlp grid_, mesh_;
-  View sums_;
+  plan::View sums_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -5,7 +5,7 @@
 #include "model/nets/declare.h"
 #include "model/nets/graph/edge_cut.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 // ---- one type of edge ----
 
@@ -20,28 +20,29 @@ EdgeUpdate::EdgeUpdate(Emission& e, const Sharding& at, const std::string& path,
       cp_group_(at.cp_group),
       mlp_(e, at, path, name, {{"edge", latent}, {"sender", latent}, {"receiver", latent}}, shape) {}
 
-IndexAttrs EdgeUpdate::edge_rows(int64_t n) const {
+plan::IndexAttrs EdgeUpdate::edge_rows(int64_t n) const {
   return {.rows = batch_ * at_.edges, .cols = n, .batch = batch_};
 }
 
-View EdgeUpdate::forward(const std::string& pass, const View& edges, const View& senders,
-                         const View& receivers, const View& residual, const View& y, bool keep) {
+plan::View EdgeUpdate::forward(const std::string& pass, const plan::View& edges, const plan::View& senders,
+                               const plan::View& receivers, const plan::View& residual, const plan::View& y,
+                               bool keep) {
   x_[kEdge] = edges, x_[kSender] = senders, x_[kReceiver] = receivers;
   const int64_t rows = batch_ * at_.edges, H = mlp_.hidden();
   const std::vector<Chunk> pieces = chunks();
   const bool whole = pieces.empty();
   const SenderTable table = begin_sender_table(pass, senders, keep && !whole);
   table_ = table.rows;
-  const View u = whole ? mlp_.first(pass, {edges}, rows, keep) : View{};
+  const plan::View u = whole ? mlp_.first(pass, {edges}, rows, keep) : plan::View{};
   of_receiver_ = b_.saved_or_scratch(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
   mlp_.product(pass, kReceiver, receivers, of_receiver_, batch_ * at_.receivers);
   if (whole) {
     finish_sender_table(pass, table);
-    b_.emit<OpKind::gather>(path_ + "/gather" + pass, edge_rows(H),
-                            {u, table_, at_.sender(), of_receiver_, at_.receiver()}, {u});
+    b_.emit<plan::OpKind::gather>(path_ + "/gather" + pass, edge_rows(H),
+                                  {u, table_, at_.sender(), of_receiver_, at_.receiver()}, {u});
     mlp_.rest(pass, rows, keep);
   }
-  const View messages = b_.scratch(path_ + ".messages", e_.act, rows * D_);
+  const plan::View messages = b_.scratch(path_ + ".messages", e_.act, rows * D_);
   if (whole) mlp_.norm(pass, rows, residual, messages, y, keep);
   bool waits = !whole;
   for (const Chunk& c : pieces) {
@@ -50,20 +51,20 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
     mlp_.norm(c.piece + pass, c.count, rows_of(c, residual, D_), rows_of(c, messages, D_), rows_of(c, y, D_),
               false);
   }
-  const View sums = b_.saved_or_scratch(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
-  b_.emit<OpKind::segment_sum>(path_ + "/segment_sum" + pass, edge_rows(D_),
-                               {messages, at_.receiver_offsets(), View{}}, {sums});
+  const plan::View sums = b_.saved_or_scratch(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
+  b_.emit<plan::OpKind::segment_sum>(path_ + "/segment_sum" + pass, edge_rows(D_),
+                                     {messages, at_.receiver_offsets(), plan::View{}}, {sums});
   return sums;
 }
 
-void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, const View& senders,
-                          bool add_senders, const View& receivers) {
+void EdgeUpdate::backward(const plan::View& dsum, const plan::View& edges, bool add_edges,
+                          const plan::View& senders, bool add_senders, const plan::View& receivers) {
   const int64_t rows = batch_ * at_.edges, H = mlp_.hidden();
-  View du;
+  plan::View du;
   if (chunks().empty()) {
-    const View dh = b_.scratch(path_ + ".dmessages", e_.act, rows * D_);
-    b_.emit<OpKind::gather>(path_ + "/segment_sum/backward", edge_rows(D_),
-                            {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
+    const plan::View dh = b_.scratch(path_ + ".dmessages", e_.act, rows * D_);
+    b_.emit<plan::OpKind::gather>(path_ + "/segment_sum/backward", edge_rows(D_),
+                                  {add_edges ? edges : plan::View{}, dsum, at_.receiver()}, {dh});
     du = mlp_.backward(dh, rows);
   } else {
     du = chunks_backward(dsum, edges, add_edges);
@@ -71,11 +72,11 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   // Sums over the edges of each node. The sums that other ranks' edges contribute to a sender arrive under
   // the products of the edges' own operand.
   const Sums of_senders = begin_sender_sums(du);
-  const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
-  b_.emit<OpKind::segment_sum>(path_ + "/gather/backward_receiver", edge_rows(H),
-                               {du, at_.receiver_offsets(), View{}}, {of_receiver});
+  const plan::View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
+  b_.emit<plan::OpKind::segment_sum>(path_ + "/gather/backward_receiver", edge_rows(H),
+                                     {du, at_.receiver_offsets(), plan::View{}}, {of_receiver});
   mlp_.backward_operand(kEdge, x_[kEdge], du, edges, rows, add_edges);
-  const View of_sender = finish_sender_sums(of_senders);
+  const plan::View of_sender = finish_sender_sums(of_senders);
   mlp_.backward_operand(kSender, x_[kSender], of_sender, senders, batch_ * at_.senders, add_senders);
   mlp_.backward_operand(kReceiver, x_[kReceiver], of_receiver, receivers, batch_ * at_.receivers, true);
 }
@@ -99,9 +100,9 @@ std::vector<EdgeUpdate::Chunk> EdgeUpdate::chunks() const {
 
 void EdgeUpdate::chunk_forward(const Chunk& c, const std::string& pass) {
   const int64_t H = mlp_.hidden(), rows = at_.table(), receivers = at_.receivers;
-  const View u = mlp_.first(c.piece + pass, {rows_of(c, x_[kEdge], D_)}, c.count, false);
-  const View table = table_.slice(c.sample * rows * H, (c.reads_halo ? rows : at_.senders) * H);
-  b_.emit<OpKind::gather>(
+  const plan::View u = mlp_.first(c.piece + pass, {rows_of(c, x_[kEdge], D_)}, c.count, false);
+  const plan::View table = table_.slice(c.sample * rows * H, (c.reads_halo ? rows : at_.senders) * H);
+  b_.emit<plan::OpKind::gather>(
       path_ + "/gather" + c.piece + pass, {.rows = c.count, .cols = H, .batch = 1},
       {u, table, at_.sender().slice(c.first, c.count),
        of_receiver_.slice(c.sample * receivers * H, receivers * H), at_.receiver().slice(c.first, c.count)},
@@ -109,20 +110,20 @@ void EdgeUpdate::chunk_forward(const Chunk& c, const std::string& pass) {
   mlp_.rest(c.piece + pass, c.count, false);
 }
 
-View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_edges) {
+plan::View EdgeUpdate::chunks_backward(const plan::View& dsum, const plan::View& edges, bool add_edges) {
   const int64_t H = mlp_.hidden();
-  const View du = b_.scratch(path_ + ".du", e_.act, batch_ * at_.edges * H);
+  const plan::View du = b_.scratch(path_ + ".du", e_.act, batch_ * at_.edges * H);
   bool adds = false;
   for (const Chunk& c : chunks()) {
     chunk_forward(c, "/recompute");
     mlp_.norm(c.piece + "/recompute", c.count, {}, {}, {}, false);
-    const View dh = b_.scratch(path_ + ".dmessages", e_.act, c.count * D_);
-    b_.emit<OpKind::gather>(path_ + "/segment_sum" + c.piece + "/backward",
-                            {.rows = c.count, .cols = D_, .batch = 1},
-                            {add_edges ? rows_of(c, edges, D_) : View{},
-                             dsum.slice(c.sample * at_.receivers * D_, at_.receivers * D_),
-                             at_.receiver().slice(c.first, c.count)},
-                            {dh});
+    const plan::View dh = b_.scratch(path_ + ".dmessages", e_.act, c.count * D_);
+    b_.emit<plan::OpKind::gather>(path_ + "/segment_sum" + c.piece + "/backward",
+                                  {.rows = c.count, .cols = D_, .batch = 1},
+                                  {add_edges ? rows_of(c, edges, D_) : plan::View{},
+                                   dsum.slice(c.sample * at_.receivers * D_, at_.receivers * D_),
+                                   at_.receiver().slice(c.first, c.count)},
+                                  {dh});
     const AddsToGradients further(e_, adds);
     mlp_.backward(dh, c.count, c.piece, rows_of(c, du, H));
     adds = true;
@@ -135,7 +136,7 @@ View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_e
 // An exchange receives the rows of all samples at once, grouped by rank, then sample. With one sample they go
 // straight to their places in its table; with more they are copied there.
 
-EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, const View& senders,
+EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, const plan::View& senders,
                                                        bool keep) {
   const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
   const EdgeCut* const cut = at_.cut();
@@ -143,19 +144,21 @@ EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, 
   const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
   // The send and receive buffers follow the table in one buffer: separate ones could be reused while the
   // table is still in use, and their next users would wait for the exchange.
-  const View all =
+  const plan::View all =
       b_.saved_or_scratch(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
-  const View table = all.slice(0, batch_ * rows * H), leaving = all.slice(table.count, batch_ * sent * H),
-             arriving = apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : View{};
-  const View mine =
+  const plan::View table = all.slice(0, batch_ * rows * H),
+                   leaving = all.slice(table.count, batch_ * sent * H),
+                   arriving =
+                       apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : plan::View{};
+  const plan::View mine =
       apart ? b_.scratch(path_ + ".sender.own", e_.act, batch_ * own * H) : table.slice(0, batch_ * own * H);
   mlp_.product(pass, kSender, senders, mine, batch_ * own);
   if (whole) return {table, {}};
   each_peer(cut->send, [&](const std::string& peer, int64_t first, int64_t n) {
-    b_.emit<OpKind::gather>(path_ + "/halo/pack" + peer + pass,
-                            {.rows = batch_ * n, .cols = H, .batch = batch_},
-                            {View{}, mine, at_.sent().slice(first, n), View{}, View{}},
-                            {leaving.slice(batch_ * first * H, batch_ * n * H)});
+    b_.emit<plan::OpKind::gather>(
+        path_ + "/halo/pack" + peer + pass, {.rows = batch_ * n, .cols = H, .batch = batch_},
+        {plan::View{}, mine, at_.sent().slice(first, n), plan::View{}, plan::View{}},
+        {leaving.slice(batch_ * first * H, batch_ * n * H)});
   });
   exchange(path_ + "/halo" + pass, leaving, cut->send, apart ? arriving : table.slice(mine.count, halo * H),
            cut->receive);
@@ -171,28 +174,28 @@ void EdgeUpdate::finish_sender_table(const std::string& pass, const SenderTable&
   });
 }
 
-EdgeUpdate::Sums EdgeUpdate::begin_sender_sums(const View& du) {
+EdgeUpdate::Sums EdgeUpdate::begin_sender_sums(const plan::View& du) {
   const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
-  const View sums = e_.operand(path_ + ".dsender", e_.act, batch_ * own * H);
+  const plan::View sums = e_.operand(path_ + ".dsender", e_.act, batch_ * own * H);
   const EdgeCut* const cut = at_.cut();
   const bool whole = !cut || cut->halo_of_all == 0, apart = !whole && batch_ > 1;
   const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
-  const View all = whole ? sums
-                         : b_.scratch(path_ + ".dsender.table", e_.act,
-                                      batch_ * (rows + sent + (apart ? halo + sent : 0)) * H);
-  const View table = all.slice(0, batch_ * (whole ? own : rows + sent) * H);
-  const View here = apart ? b_.scratch(path_ + ".dsender.here", e_.act, batch_ * rows * H)
-                          : table.slice(0, batch_ * rows * H);
-  b_.emit<OpKind::segment_sum>(path_ + "/gather/backward_sender", edge_rows(H),
-                               {du, at_.sender_offsets(), at_.by_sender()}, {here});
+  const plan::View all = whole ? sums
+                               : b_.scratch(path_ + ".dsender.table", e_.act,
+                                            batch_ * (rows + sent + (apart ? halo + sent : 0)) * H);
+  const plan::View table = all.slice(0, batch_ * (whole ? own : rows + sent) * H);
+  const plan::View here = apart ? b_.scratch(path_ + ".dsender.here", e_.act, batch_ * rows * H)
+                                : table.slice(0, batch_ * rows * H);
+  b_.emit<plan::OpKind::segment_sum>(path_ + "/gather/backward_sender", edge_rows(H),
+                                     {du, at_.sender_offsets(), at_.by_sender()}, {here});
   if (whole) return {sums, {}, {}};
   if (!apart) {
     exchange(path_ + "/halo/backward", table.slice(own * H, halo * H), cut->receive,
              table.slice(rows * H, sent * H), cut->send);
     return {sums, table, {}};
   }
-  const View leaving = all.slice(table.count, batch_ * halo * H),
-             arriving = all.slice(table.count + leaving.count, batch_ * sent * H);
+  const plan::View leaving = all.slice(table.count, batch_ * halo * H),
+                   arriving = all.slice(table.count + leaving.count, batch_ * sent * H);
   each_peer(cut->receive, [&](const std::string& peer, int64_t first, int64_t n) {
     lay(path_ + "/halo/backward_pack" + peer, {here, own + first, rows}, {leaving, batch_ * first, n}, n);
   });
@@ -201,7 +204,7 @@ EdgeUpdate::Sums EdgeUpdate::begin_sender_sums(const View& du) {
   return {sums, table, arriving};
 }
 
-View EdgeUpdate::finish_sender_sums(const Sums& begun) {
+plan::View EdgeUpdate::finish_sender_sums(const Sums& begun) {
   if (!begun.table) return begun.sums;
   const int64_t rows = at_.table(), H = mlp_.hidden(), all = begun.table.count / batch_ / H;
   if (begun.arriving)
@@ -209,18 +212,18 @@ View EdgeUpdate::finish_sender_sums(const Sums& begun) {
       lay(path_ + "/halo/backward_lay" + peer, {begun.arriving, batch_ * first, n},
           {begun.table, rows + first, all}, n);
     });
-  b_.emit<OpKind::segment_sum>(path_ + "/halo/backward_sum",
-                               {.rows = batch_ * all, .cols = H, .batch = batch_},
-                               {begun.table, at_.returned_offsets(), at_.returned_rows()}, {begun.sums});
+  b_.emit<plan::OpKind::segment_sum>(
+      path_ + "/halo/backward_sum", {.rows = batch_ * all, .cols = H, .batch = batch_},
+      {begun.table, at_.returned_offsets(), at_.returned_rows()}, {begun.sums});
   return begun.sums;
 }
 
-void EdgeUpdate::exchange(const std::string& path, const View& from, const std::vector<int64_t>& send,
-                          const View& to, const std::vector<int64_t>& receive) const {
-  TransferAttrs a{.group = cp_group_};
+void EdgeUpdate::exchange(const std::string& path, const plan::View& from, const std::vector<int64_t>& send,
+                          const plan::View& to, const std::vector<int64_t>& receive) const {
+  plan::TransferAttrs a{.group = cp_group_};
   for (const int64_t rows : send) a.send.push_back(batch_ * rows * mlp_.hidden());
   for (const int64_t rows : receive) a.receive.push_back(batch_ * rows * mlp_.hidden());
-  b_.emit<OpKind::all_to_all>(path, a, {from}, {to}, Lane::cp);
+  b_.emit<plan::OpKind::all_to_all>(path, a, {from}, {to}, plan::Lane::cp);
 }
 
 void EdgeUpdate::each_peer(const std::vector<int64_t>& rows, const OfPeer& with) {
@@ -235,12 +238,12 @@ void EdgeUpdate::lay(const std::string& path, const Rows& x, const Rows& y, int6
   const auto view = [&](const Rows& t) {
     return t.table.slice(t.first * H, ((batch_ - 1) * t.of_sample + n) * H);
   };
-  b_.emit<OpKind::copy>(path,
-                        {.run = n * H,
-                         .extent = {batch_, 1, 1},
-                         .from = {x.of_sample * H, 0, 0},
-                         .to = {y.of_sample * H, 0, 0}},
-                        {view(x)}, {view(y)});
+  b_.emit<plan::OpKind::copy>(path,
+                              {.run = n * H,
+                               .extent = {batch_, 1, 1},
+                               .from = {x.of_sample * H, 0, 0},
+                               .to = {y.of_sample * H, 0, 0}},
+                              {view(x)}, {view(y)});
 }
 
 // ---- the step ----
@@ -270,8 +273,8 @@ void MessageStep::declare(Declare& d) {
 
 // In half precision products read copies, which are kept; the stream is then scratch, unless the step is
 // recomputed from it.
-View MessageStep::receive_buffer(size_t in) {
-  const InPart here(b_, index());
+plan::View MessageStep::receive_buffer(size_t in) {
+  const plan::InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
   return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
 }
@@ -288,8 +291,8 @@ std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forwar
     for (size_t i = 0; i < out.size(); ++i)
       out[i].x = how.recompute ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
                                : how.output_place(i);
-  const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : View{}; };
-  const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : View{}; };
+  const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : plan::View{}; };
+  const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : plan::View{}; };
   sums_[0] =
       intra_.forward(pass, act_[kIntra], act_[kDown], act_[kDown], residual(kIntra), goes_on(kIntra), keep);
   sums_[1] = boundary_.forward(pass, act_[kBoundary], act_[kUp], act_[kDown], residual(kBoundary),
@@ -312,12 +315,12 @@ void MessageStep::backward(const std::vector<Gradient>& out, std::vector<Gradien
   if (last_) {
     up_.zero_gradients();
   } else {
-    const View du = up_.backward(of_result(kUp), rows_[kUp]);
+    const plan::View du = up_.backward(of_result(kUp), rows_[kUp]);
     up_.backward_operand(0, act_[kUp], du, in[kUp].dx, rows_[kUp], true);
   }
-  const View du = down_.backward(of_result(kDown), rows_[kDown]);
+  const plan::View du = down_.backward(of_result(kDown), rows_[kDown]);
   down_.backward_operand(0, act_[kDown], du, in[kDown].dx, rows_[kDown], true);
-  View dsums[2];
+  plan::View dsums[2];
   for (size_t i = 0; i < 2; ++i) {
     dsums[i] = b_.scratch(path() + ".dsums" + std::to_string(i), e_.act, rows_[kDown] * D_);
     down_.backward_operand(1 + i, sums_[i], du, dsums[i], rows_[kDown], false);
@@ -326,4 +329,4 @@ void MessageStep::backward(const std::vector<Gradient>& out, std::vector<Gradien
   intra_.backward(dsums[0], in[kIntra].dx, !last_, in[kDown].dx, true, in[kDown].dx);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

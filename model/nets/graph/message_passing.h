@@ -20,7 +20,7 @@
 #include "model/nets/graph/graph_mlp.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class EdgeUpdate {
  public:
@@ -30,16 +30,16 @@ class EdgeUpdate {
 
   /// x: edges, senders, receivers in the type of activations. `residual`, `y` (may be absent): the edges'
   /// stream before and after. Returns the sum of each receiver's messages, [receivers, latent] act.
-  View forward(const std::string& pass, const View& edges, const View& senders, const View& receivers,
-               const View& residual, const View& y, bool keep);
+  plan::View forward(const std::string& pass, const plan::View& edges, const plan::View& senders,
+                     const plan::View& receivers, const plan::View& residual, const plan::View& y, bool keep);
   // With policy.edge_chunks edges are processed in pieces, those without halo first. Only the nodes' products
   // are kept; backward recomputes each piece from them.
   /// dsum: gradient of forward's result, act. The streams' gradients are f32: `edges` and `senders` are added
   /// to with `add_edges` and `add_senders`, else written.
-  void backward(const View& dsum, const View& edges, bool add_edges, const View& senders, bool add_senders,
-                const View& receivers);
-  View last_weight() const { return mlp_.last_weight(); }
-  View first_bias() const { return mlp_.first_bias(); }
+  void backward(const plan::View& dsum, const plan::View& edges, bool add_edges, const plan::View& senders,
+                bool add_senders, const plan::View& receivers);
+  plan::View last_weight() const { return mlp_.last_weight(); }
+  plan::View first_bias() const { return mlp_.first_bias(); }
 
  private:
   static constexpr size_t kEdge = 0, kSender = 1, kReceiver = 2;
@@ -50,48 +50,48 @@ class EdgeUpdate {
     bool reads_halo;
   };
   std::vector<Chunk> chunks() const;
-  View rows_of(const Chunk& c, const View& edges, int64_t n) const {
-    return edges ? edges.slice((c.sample * at_.edges + c.first) * n, c.count * n) : View{};
+  plan::View rows_of(const Chunk& c, const plan::View& edges, int64_t n) const {
+    return edges ? edges.slice((c.sample * at_.edges + c.first) * n, c.count * n) : plan::View{};
   }
   /// The MLP up to its norm. Reads x_, table_ and of_receiver_.
   void chunk_forward(const Chunk& c, const std::string& pass);
   /// Gradient of first()'s result, of all edges
-  View chunks_backward(const View& dsum, const View& edges, bool add_edges);
+  plan::View chunks_backward(const plan::View& dsum, const plan::View& edges, bool add_edges);
   /// Products of the senders that the edges read: own ones and, if the graph is cut, the halo's. With several
   /// samples the latter arrive in `arriving` and are in place once finished
   struct SenderTable {
-    View rows, arriving;
+    plan::View rows, arriving;
   };
-  SenderTable begin_sender_table(const std::string& pass, const View& senders, bool keep);
+  SenderTable begin_sender_table(const std::string& pass, const plan::View& senders, bool keep);
   void finish_sender_table(const std::string& pass, const SenderTable& begun);
   /// Sums of du over the edges of each own sender. Other ranks' contributions arrive in `table` (absent:
   /// none), with several samples through `arriving`
   struct Sums {
-    View sums, table, arriving;
+    plan::View sums, table, arriving;
   };
-  Sums begin_sender_sums(const View& du);
-  View finish_sender_sums(const Sums& begun);
-  void exchange(const std::string& path, const View& from, const std::vector<int64_t>& send, const View& to,
-                const std::vector<int64_t>& receive) const;
+  Sums begin_sender_sums(const plan::View& du);
+  plan::View finish_sender_sums(const Sums& begun);
+  void exchange(const std::string& path, const plan::View& from, const std::vector<int64_t>& send,
+                const plan::View& to, const std::vector<int64_t>& receive) const;
   /// Called for each rank with rows: name for its ops, its first row, and count
   using OfPeer = std::function<void(const std::string& peer, int64_t first, int64_t n)>;
   static void each_peer(const std::vector<int64_t>& rows, const OfPeer& with);
   /// n rows of each sample; `of_sample`: rows of a sample in the table
   struct Rows {
-    View table;
+    plan::View table;
     int64_t first, of_sample;
   };
   void lay(const std::string& path, const Rows& x, const Rows& y, int64_t n) const;
-  IndexAttrs edge_rows(int64_t n) const;
+  plan::IndexAttrs edge_rows(int64_t n) const;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   EdgeConstants& at_;
   const std::string path_;
   const int64_t batch_, D_;
   const int cp_group_;
   GraphMlp mlp_;
-  View x_[3];                 // operands of forward
-  View table_, of_receiver_;  // products of the nodes
+  plan::View x_[3];                 // operands of forward
+  plan::View table_, of_receiver_;  // products of the nodes
 };
 
 /// A part: streams down, up, intra, boundary in and out; the last step gives only down.
@@ -102,14 +102,14 @@ class MessageStep : public NetPart {
               bool last);
 
   void declare(Declare& d) override;
-  View receive_buffer(size_t in) override;
+  plan::View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
   int shares_gradient_with(size_t in) const override {
     return in == kDown || !last_ ? static_cast<int>(in) : -1;
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
   }
 
@@ -118,14 +118,14 @@ class MessageStep : public NetPart {
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const bool last_;
   const int64_t D_;
   int64_t rows_[4];  // of the streams
   EdgeUpdate intra_, boundary_;
   GraphMlp down_, up_;
   std::vector<Flow> in_;
-  View act_[4], sums_[2];  // the streams as products read them; messages of both types
+  plan::View act_[4], sums_[2];  // the streams as products read them; messages of both types
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

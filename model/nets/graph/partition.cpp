@@ -11,7 +11,7 @@
 #include <metis.h>
 #endif
 
-namespace isobar {
+namespace isobar::nets {
 
 int64_t Partition::nodes() const {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
@@ -149,4 +149,4 @@ std::vector<Partition> metis_partition(const std::vector<int64_t>&, const std::v
 
 #endif
 
-}  // namespace isobar
+}  // namespace isobar::nets

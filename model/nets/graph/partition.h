@@ -15,7 +15,7 @@
 #include "model/base/spec/settings.h"
 #include "model/nets/graph/edge_set.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Partition {               // of the nodes of one kind
   std::vector<int32_t> order{};  // by place: the node's own index; {}: identity
@@ -49,4 +49,4 @@ std::vector<Partition> metis_partition(const std::vector<int64_t>& nodes, const 
 /// bitwise equal.
 EdgeSet renumbered(const EdgeSet& edges, const Partition& senders, const Partition& receivers);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -9,7 +9,7 @@
 #include "model/nets/layout/memo.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr double kRadians = std::numbers::pi / 180;
@@ -162,7 +162,7 @@ std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ra
   return known({key_of(n), ranks, n.partition}, [&] {
     const int64_t up = sending_box(n).points();
     RegionGraph g = region_graph(n);
-    RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)}, {.parts = split_evenly(up, ranks)}};
+    RegionCut cut{{.parts = plan::split_evenly(n.tokens(), ranks)}, {.parts = plan::split_evenly(up, ranks)}};
     if (n.partition == GraphPartition::metis) {
       std::vector<Partition> kinds =
           metis_partition({n.tokens(), up},
@@ -185,4 +185,4 @@ RegionGraph numbered(RegionGraph g, const RegionCut& cut) {
   return g;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

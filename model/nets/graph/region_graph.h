@@ -18,7 +18,7 @@
 #include "model/nets/graph/edge_cut.h"
 #include "model/nets/graph/partition.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Features: receiver's latitude and longitude minus the sender's, great-circle distance; degrees
 struct RegionGraph {
@@ -63,4 +63,4 @@ class LazyRegionGraph {
   mutable RegionGraph graph_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -10,7 +10,7 @@
 #include "model/nets/images/pixels.h"
 #include "model/nets/points.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 MlpShape shape_of(const RegionalGnnSpec& n) {
@@ -18,15 +18,15 @@ MlpShape shape_of(const RegionalGnnSpec& n) {
 }
 
 // Crops fields [B,C,H,W] to a region [B,C,rows,columns]
-void emit_crop(Builder& b, const std::string& path, int64_t images, const Images& from, const GridBox& box,
-               const View& x, const View& y) {
+void emit_crop(plan::Builder& b, const std::string& path, int64_t images, const Images& from,
+               const GridBox& box, const plan::View& x, const plan::View& y) {
   const int64_t first = box.row * from.img_width + box.column;
-  b.emit<OpKind::copy>(path,
-                       {.run = box.columns,
-                        .extent = {images, box.rows, 1},
-                        .from = {from.pixels(), from.img_width, 0},
-                        .to = {box.points(), box.columns, 0}},
-                       {x.slice(first, x.count - first)}, {y});
+  b.emit<plan::OpKind::copy>(path,
+                             {.run = box.columns,
+                              .extent = {images, box.rows, 1},
+                              .from = {from.pixels(), from.img_width, 0},
+                              .to = {box.points(), box.columns, 0}},
+                             {x.slice(first, x.count - first)}, {y});
 }
 
 class GraphEmbed : public NetPart {
@@ -43,13 +43,13 @@ class GraphEmbed : public NetPart {
         features_{&intra, &boundary},
         edges_{{e, at, "embed/intra", "embed.intra", intra.edges, intra.width, shape_of(n)},
                {e, at, "embed/boundary", "embed.boundary", boundary.edges, boundary.width, shape_of(n)}} {}
-  void set_input(const View& v) { input_ = v; }
+  void set_input(const plan::View& v) { input_ = v; }
 
   void declare(Declare& d) override {
     for (Nodes& x : nodes_) x.mlp.declare(d);
     for (FeatureEmbed& x : edges_) x.declare(d);
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? edges_[1].last_weight() : edges_[1].first_bias();
   }
 
@@ -83,11 +83,11 @@ class GraphEmbed : public NetPart {
     const int64_t rows;
     OwnPoints points;
     GraphMlp mlp;
-    View x;  // [rows, C] act
+    plan::View x;  // [rows, C] act
   };
-  void forward(Nodes& x, const View& y) {
+  void forward(Nodes& x, const plan::View& y) {
     const ImageShape region{n_.in_channels, x.box.rows, x.box.columns, 1};
-    const View fields = b_.scratch(x.name + ".fields", DType::f32, x.at.batch * region.size());
+    const plan::View fields = b_.scratch(x.name + ".fields", DType::f32, x.at.batch * region.size());
     emit_crop(b_, x.name + "/crop", x.at.batch * n_.in_channels, n_, x.box, input_, fields);
     x.x = b_.saved(x.name + ".x", e_.act, x.rows * n_.in_channels);
     x.points.read(region, fields, e_.act, x.x);
@@ -96,18 +96,18 @@ class GraphEmbed : public NetPart {
     x.mlp.norm("/forward", x.rows, {}, {}, y, true);
   }
 
-  void backward(Nodes& x, const View& dy) {
-    const View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", dy, false);
+  void backward(Nodes& x, const plan::View& dy) {
+    const plan::View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", dy, false);
     x.mlp.backward_weight(0, x.x, x.mlp.backward(dh, x.rows), x.rows);
   }
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const RegionalGnnSpec n_;
   Nodes nodes_[2];
   EdgeConstants* features_[2];
   FeatureEmbed edges_[2];
-  View input_;
+  plan::View input_;
 };
 
 class GraphHead : public NetPart {
@@ -124,16 +124,16 @@ class GraphHead : public NetPart {
         points_(e.b, at, "head", std::move(order)),
         loss_(e, at, predicted_),
         mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
-  void set_target(const View& v) { target_ = v; }
-  void set_mask(const View& v) { mask_ = v; }
+  void set_target(const plan::View& v) { target_ = v; }
+  void set_mask(const plan::View& v) { mask_ = v; }
   const ImageShape& predicted() const { return predicted_; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View receive_buffer(size_t) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t) override {
+    const plan::InPart here(b_, index());
     return b_.saved_or_scratch("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
   }
 
@@ -148,7 +148,7 @@ class GraphHead : public NetPart {
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
+    const plan::View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
     mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
@@ -163,15 +163,15 @@ class GraphHead : public NetPart {
     return spec.train.latitude_weights ? box.points() : 1;
   }
   /// The region's points of a target or its mask, in the prediction's order
-  View predicted_part(const std::string& path, const std::string& name, const View& of) {
+  plan::View predicted_part(const std::string& path, const std::string& name, const plan::View& of) {
     const int64_t images = at_.batch * n_.out_channels, points = box_.points();
-    const View cropped = points_.apart() ? b_.scratch(name + ".cropped", DType::f32, images * points)
-                                         : b_.saved(name, DType::f32, images * points);
+    const plan::View cropped = points_.apart() ? b_.scratch(name + ".cropped", DType::f32, images * points)
+                                               : b_.saved(name, DType::f32, images * points);
     emit_crop(b_, path + "/crop", images, n_, box_, of, cropped);
     return points_.apart() ? points_.in_order(path, name, images, cropped) : cropped;
   }
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const RegionalGnnSpec n_;
   const GridBox box_;
@@ -179,8 +179,8 @@ class GraphHead : public NetPart {
   OwnPoints points_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, mask_, x_, pred_;
-  View wanted_, counts_;  // target and mask at downstream points
+  plan::View target_, mask_, x_, pred_;
+  plan::View wanted_, counts_;  // target and mask at downstream points
 };
 
 std::string step_path(int64_t i) {
@@ -220,15 +220,15 @@ class RegionalGnn : public Net {
     streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
                         at.batch * rows[0] * n.latent_size});
     batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, steps + 1);
-    for (BatchTensor& t : batch_) t.kept = false;  // the cropped target is kept instead
+    for (plan::BatchTensor& t : batch_) t.kept = false;  // the cropped target is kept instead
     metrics_ = image_metrics(head_->predicted());
   }
-  ImageAttrs fetch() const override { return image_attrs(read_, at_); }
-  void fetched(size_t tensor, const View& v) override {
-    const BatchRole role = batch_[tensor].role;
-    role == BatchRole::input  ? embed_->set_input(v)
-    : role == BatchRole::mask ? head_->set_mask(v)
-                              : head_->set_target(v);
+  plan::ImageAttrs fetch() const override { return image_attrs(read_, at_); }
+  void fetched(size_t tensor, const plan::View& v) override {
+    const plan::BatchRole role = batch_[tensor].role;
+    role == plan::BatchRole::input  ? embed_->set_input(v)
+    : role == plan::BatchRole::mask ? head_->set_mask(v)
+                                    : head_->set_target(v);
   }
 
  private:
@@ -257,8 +257,8 @@ std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Shard
   return std::make_unique<RegionalGnn>(n, e, at);
 }
 
-std::vector<Part> parts_of(const RegionalGnnSpec& n) {
-  std::vector<Part> parts{{"embed", "embed", 0}};
+std::vector<plan::Part> parts_of(const RegionalGnnSpec& n) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}};
   const auto last = static_cast<int32_t>(n.num_gnn_layers);
   for (int32_t i = 1; i < last; ++i) parts.push_back({"step", step_path(i - 1), 1});
   parts.push_back({"last_step", step_path(last - 1), last});
@@ -289,4 +289,4 @@ NetLimits limits_of(const RegionalGnnSpec& n) {
           .attends = false};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,14 +14,14 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const RegionalGnnSpec& n);
+std::vector<plan::Part> parts_of(const RegionalGnnSpec& n);
 RegionalGnnSpec distinct_parts(RegionalGnnSpec n);
 NetLimits limits_of(const RegionalGnnSpec& n);
 
 /// The part of its grid that a net predicts, if it predicts a part; the prediction is a line of those points.
 std::optional<GridBox> predicted_region(const NetSpec& net);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -11,7 +11,7 @@
 #include "model/nets/net.h"
 #include "model/nets/transformer/block_shape.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct ImageShape {  // an image that is read or predicted, and its patch size
   int64_t channels, height, width, patch;
@@ -23,48 +23,48 @@ struct ImageShape {  // an image that is read or predicted, and its patch size
 ImageShape image_read(const Images& net, int64_t patch);
 ImageShape image_predicted(const Images& net, int64_t patch);
 /// Attributes of ops on images: the rows and their patches.
-ImageAttrs image_attrs(const ImageShape& image, const Sharding& at);
+plan::ImageAttrs image_attrs(const ImageShape& image, const Sharding& at);
 
 class PatchEmbed : public NetPart {
  public:
   PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width);
-  void set_input(const View& v) { input_ = v; }
+  void set_input(const plan::View& v) { input_ = v; }
   /// Roll-out: the known part of this step's input (absent: none).
-  void set_forcing(const View& v) { forcing_ = v; }
+  void set_forcing(const plan::View& v) { forcing_ = v; }
   /// Sets the part of the input that is predicted in a roll-out. `state`: also gives the newest state, in the
   /// layout of a prediction.
   void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, gives_state_ = state; }
   /// The previous step's prediction (absent: this is the first step).
-  void set_before(const View& v) { before_ = v; }
+  void set_before(const plan::View& v) { before_ = v; }
   /// The buffer of its gradient.
-  void set_before_gradient(const View& v) { before_gradient_ = v; }
+  void set_before_gradient(const plan::View& v) { before_gradient_ = v; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool) const override { return patch_.weight; }
+  plan::View last_gradient(bool) const override { return patch_.weight; }
   std::vector<int> backward_reads() const override {
     return e_.to_input() || e_.roll.gradient_before() ? std::vector<int>{index()} : std::vector<int>{};
   }
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const ImageShape image_;
   const int64_t D_;
   Linear patch_;
-  View pos_;  // [N, D]
-  View input_, patches_;
+  plan::View pos_;  // [N, D]
+  plan::View input_, patches_;
 
   void read();
-  View newest_state();
-  RollAttrs roll_attrs() const;
-  void gradient_for_previous_step(const Gradient& out, const View& dstate);
+  plan::View newest_state();
+  plan::RollAttrs roll_attrs() const;
+  void gradient_for_previous_step(const Gradient& out, const plan::View& dstate);
   ImageShape predicted_{};
   bool gives_state_ = false;
-  View forcing_, before_, before_gradient_, dpatches_;
+  plan::View forcing_, before_, before_gradient_, dpatches_;
 };
 
 /// The loss of a prediction in patches, and its gradient.
@@ -73,40 +73,41 @@ class PixelLoss {
   PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
       : e_(e), b_(e.b), at_(at), image_(image) {}
   /// `mask`: 1 where the target counts, in the target's layout; absent: everywhere.
-  void forward(const View& pred, const View& target, const View& mask);
-  View backward(const View& pred, const View& target, const View& mask);  // of the prediction's type
+  void forward(const plan::View& pred, const plan::View& target, const plan::View& mask);
+  plan::View backward(const plan::View& pred, const plan::View& target,
+                      const plan::View& mask);  // of the prediction's type
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
-  LossAttrs attrs();
+  plan::LossAttrs attrs();
   const ImageShape image_;
-  std::optional<LossAttrs> settings_;  // without the image
-  View sums_;
+  std::optional<plan::LossAttrs> settings_;  // without the image
+  plan::View sums_;
 };
 
 class PixelHead : public NetPart {
  public:
   PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
-  void set_target(const View& v) { target_ = v; }
-  void set_mask(const View& v) { mask_ = v; }
+  void set_target(const plan::View& v) { target_ = v; }
+  void set_mask(const plan::View& v) { mask_ = v; }
   /// Predicts an increment to the newest state, its second input stream.
   void adds_to_state() { adds_ = true; }
   DType predicted_type() const { return adds_ ? DType::f32 : e_.act; }
-  View predicted() const { return predicted_; }  // [rows, p p C']
+  plan::View predicted() const { return predicted_; }  // [rows, p p C']
   /// Roll-out: the gradient of its prediction from the next step.
-  void set_next_gradient(const View& v) { next_gradient_ = v; }
+  void set_next_gradient(const plan::View& v) { next_gradient_ = v; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
-  View receive_buffer(size_t port) override;
+  plan::View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
+  plan::View receive_buffer(size_t port) override;
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   PixelLoss loss_;
@@ -115,7 +116,7 @@ class PixelHead : public NetPart {
   Norm norm_;
   Linear head_;
   Flow in_;
-  View target_, mask_, pred_, predicted_, next_gradient_;
+  plan::View target_, mask_, pred_, predicted_, next_gradient_;
   bool adds_ = false;
 };
 
@@ -126,15 +127,15 @@ class PixelEnds : public RollOut {
             PatchEmbed* embed, PixelHead* head);
 
   /// The additional stream of a net that predicts increments; {}: it predicts states.
-  std::vector<Stream> state() const;
-  std::vector<BatchTensor> batch() const;
-  ImageAttrs fetch() const { return image_attrs(read_, at_); }
-  void fetched(const BatchTensor& t, const View& v);
+  std::vector<plan::Stream> state() const;
+  std::vector<plan::BatchTensor> batch() const;
+  plan::ImageAttrs fetch() const { return image_attrs(read_, at_); }
+  void fetched(const plan::BatchTensor& t, const plan::View& v);
 
-  std::vector<Stream> feedback() const override;
-  View predicted() const override { return head_->predicted(); }
-  void before(const View& v) override;
-  void gradient(const View& v) override { embed_->set_before_gradient(v), head_->set_next_gradient(v); }
+  std::vector<plan::Stream> feedback() const override;
+  plan::View predicted() const override { return head_->predicted(); }
+  void before(const plan::View& v) override;
+  void gradient(const plan::View& v) override { embed_->set_before_gradient(v), head_->set_next_gradient(v); }
 
  private:
   Emission& e_;
@@ -142,15 +143,15 @@ class PixelEnds : public RollOut {
   const ImageShape read_, predicted_;
   PatchEmbed* embed_;
   PixelHead* head_;
-  std::map<int32_t, View> forcings_;  // by step
+  std::map<int32_t, plan::View> forcings_;  // by step
 };
 
 /// The batch tensors of both ends; `last`: the head's part. In a roll-out the first fetch brings all steps'
 /// tensors: a target, and its mask, for each step in the loss.
-std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read, const ImageShape& predicted,
-                                     const Sharding& at, int last);
+std::vector<plan::BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read,
+                                           const ImageShape& predicted, const Sharding& at, int last);
 /// Adds the next step's gradient to that of this step's prediction.
-void emit_next_gradient(Emission& e, const View& next, const View& dpred);
-std::vector<Metric> image_metrics(const ImageShape& image);
+void emit_next_gradient(Emission& e, const plan::View& next, const plan::View& dpred);
+std::vector<plan::Metric> image_metrics(const ImageShape& image);
 
-}  // namespace isobar
+}  // namespace isobar::nets

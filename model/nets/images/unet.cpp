@@ -7,7 +7,7 @@
 #include "model/nets/transformer/block.h"
 #include "model/nets/transformer/transformer.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 struct Grid {  // of patches, fine
@@ -16,20 +16,20 @@ struct Grid {  // of patches, fine
 
 // Gathers 2x2 neighbours of the fine grid [B,H,W,D] side by side on the coarse one [B,H/2,W/2,4D], or back;
 // two neighbouring columns are contiguous on both.
-void emit_neighbours(Builder& b, const std::string& path, const Grid& g, const View& fine, const View& coarse,
-                     bool to_coarse) {
+void emit_neighbours(plan::Builder& b, const std::string& path, const Grid& g, const plan::View& fine,
+                     const plan::View& coarse, bool to_coarse) {
   const int64_t rows = g.batch * g.height / 2, columns = g.width / 2, n = 2 * g.D;
   for (int64_t row = 0; row < 2; ++row) {
     const int64_t at_fine = row * g.width * g.D, at_coarse = row * n;
-    CopyAttrs a{.run = n, .extent = {rows, columns, 1}};
+    plan::CopyAttrs a{.run = n, .extent = {rows, columns, 1}};
     const int64_t of_fine[3] = {2 * g.width * g.D, n, 0}, of_coarse[3] = {columns * 2 * n, 2 * n, 0};
     for (int i = 0; i < 3; ++i) {
       a.from[i] = to_coarse ? of_fine[i] : of_coarse[i];
       a.to[i] = to_coarse ? of_coarse[i] : of_fine[i];
     }
-    const View f = fine.slice(at_fine, fine.count - at_fine),
-               c = coarse.slice(at_coarse, coarse.count - at_coarse);
-    b.emit<OpKind::copy>(path + std::to_string(row), a, {to_coarse ? f : c}, {to_coarse ? c : f});
+    const plan::View f = fine.slice(at_fine, fine.count - at_fine),
+                     c = coarse.slice(at_coarse, coarse.count - at_coarse);
+    b.emit<plan::OpKind::copy>(path + std::to_string(row), a, {to_coarse ? f : c}, {to_coarse ? c : f});
   }
 }
 
@@ -50,13 +50,13 @@ class Merge : public NetPart {
     d.norm(norm_, "merge.norm", g_.D, eps_, true);
     d.linear(linear_, "merge.reduction", 4 * g_.D, 2 * g_.D, -1, false);
   }
-  View receive_buffer(size_t) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t) override {
+    const plan::InPart here(b_, index());
     return b_.saved("merge/norm.x", DType::f32, at_.rows * g_.D);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = norm_.x}}; }
   int shares_gradient_with(size_t in) const override { return in == 0 ? 1 : -1; }  // of the skip connection
-  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+  plan::View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
@@ -68,27 +68,30 @@ class Merge : public NetPart {
     side_ = b_.saved_or_scratch("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};
-    const View x = how.recompute ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
+    const plan::View x =
+        how.recompute ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
     const bool direct = e_.act == DType::f32;
-    const View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
-    linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_, View{});
-    if (!direct) b_.emit<OpKind::cast>(std::string("merge/cast") + how.pass(), {.count = x.count}, {y}, {x});
+    const plan::View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
+    linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_,
+                            plan::View{});
+    if (!direct)
+      b_.emit<plan::OpKind::cast>(std::string("merge/cast") + how.pass(), {.count = x.count}, {y}, {x});
     return {{.x = x}, {.x = norm_.x}};
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
-    const View dy = e_.for_linear("merge/reduction/backward_cast", "merge.dy", out[0].dx);
-    const View dside = b_.scratch("merge.dside", e_.act, rows_ * 4 * g_.D);
+    const plan::View dy = e_.for_linear("merge/reduction/backward_cast", "merge.dy", out[0].dx);
+    const plan::View dside = b_.scratch("merge.dside", e_.act, rows_ * 4 * g_.D);
     linears_.linear_backward_input("merge/reduction", linear_, dy, dside, rows_);
     linears_.linear_backward_weight("merge/reduction", linear_, side_, dy, rows_);
-    const View dh = b_.scratch("merge.dh", e_.act, at_.rows * g_.D);
+    const plan::View dh = b_.scratch("merge.dh", e_.act, at_.rows * g_.D);
     emit_neighbours(b_, "merge/neighbours/backward", g_, dh, dside, false);
     in[0].dy = norms_.norm_backward("merge/norm", norm_, dh, in[0].dx, false, in_);
   }
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers norms_, linears_;
   const int64_t rows_;  // coarse
@@ -97,7 +100,7 @@ class Merge : public NetPart {
   Flow in_;
   Norm norm_;
   Linear linear_;
-  View side_;  // [coarse rows, 4D] act
+  plan::View side_;  // [coarse rows, 4D] act
 };
 
 class Split : public NetPart {
@@ -116,15 +119,15 @@ class Split : public NetPart {
     d.norm(norm_, "split.norm", 2 * g_.D, eps_, true);
     d.linear(linear_, "split.expansion", 2 * g_.D, 4 * g_.D, -1, false);
   }
-  View receive_buffer(size_t in) override {
-    const InPart here(b_, index());
+  plan::View receive_buffer(size_t in) override {
+    const plan::InPart here(b_, index());
     return in == kSkip ? b_.saved("split/skip", DType::f32, fine_rows_ * g_.D)
                        : b_.saved("split/norm.x", DType::f32, rows_ * 2 * g_.D);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = skip_}, {.x = norm_.x}}; }
   // The gradient of the sum is that of the skip connection.
   int shares_gradient_with(size_t in) const override { return in == kSkip ? 0 : -1; }
-  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+  plan::View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
@@ -136,18 +139,18 @@ class Split : public NetPart {
             : x.x;
     layers_.norm_forward("split/norm", how.pass(), norm_, x, keep);
     if (!how.result) return {{}};
-    const View side = b_.scratch("split.side", e_.act, rows_ * 4 * g_.D);
+    const plan::View side = b_.scratch("split.side", e_.act, rows_ * 4 * g_.D);
     layers_.linear_forward(std::string("split/expansion") + how.pass(), linear_, norm_.h, side, rows_,
-                           View{});
-    const View y = b_.scratch("split.y", e_.act, fine_rows_ * g_.D);
+                           plan::View{});
+    const plan::View y = b_.scratch("split.y", e_.act, fine_rows_ * g_.D);
     emit_neighbours(b_, std::string("split/neighbours") + how.pass(), g_, y, side, false);
     return {{.x = skip_, .y = y, .linear = "split/expansion"}};
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
-    const View dside = e_.operand("split.dside", e_.act, rows_ * 4 * g_.D);
+    const plan::View dside = e_.operand("split.dside", e_.act, rows_ * 4 * g_.D);
     emit_neighbours(b_, "split/neighbours/backward", g_, out[0].dy, dside, true);
-    const View dh = b_.scratch("split.dh", e_.act, rows_ * 2 * g_.D);
+    const plan::View dh = b_.scratch("split.dh", e_.act, rows_ * 2 * g_.D);
     layers_.linear_backward_input("split/expansion", linear_, dside, dh, rows_);
     layers_.linear_backward_weight("split/expansion", linear_, norm_.h, dside, rows_);
     in[kCoarse].dy = layers_.norm_backward("split/norm", norm_, dh, in[kCoarse].dx, true, in_);
@@ -156,7 +159,7 @@ class Split : public NetPart {
  private:
   static constexpr size_t kSkip = 0, kCoarse = 1;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const int64_t fine_rows_, rows_;
   const Layers layers_;
   const Grid g_;
@@ -164,7 +167,7 @@ class Split : public NetPart {
   Flow in_;
   Norm norm_;
   Linear linear_;
-  View skip_;
+  plan::View skip_;
 };
 
 class Unet : public Net {
@@ -197,12 +200,12 @@ class Unet : public Net {
                           narrow ? fine.rows * shape.width : coarse_.rows * wide.width});
     }
     ends_.emplace(e, fine_, read_, predicted, embed_, head_);
-    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
     batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return &*ends_; }
 
  private:
@@ -235,8 +238,8 @@ std::unique_ptr<Net> make_net(const UnetSpec& n, Emission& e, const Sharding& at
   return std::make_unique<Unet>(n, e, at);
 }
 
-std::vector<Part> parts_of(const UnetSpec& n) {
-  std::vector<Part> parts{{"embed", "embed", 0}};
+std::vector<plan::Part> parts_of(const UnetSpec& n) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}};
   const auto here = [&] { return static_cast<int32_t>(parts.size()); };
   int64_t block = 0;
   const auto add_blocks = [&](int64_t depth, int32_t alike) {
@@ -261,4 +264,4 @@ NetLimits limits_of(const UnetSpec& n) {
       .no_sequence = "cannot cut a unet: it merges neighbouring tokens, which would lie on different ranks"};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

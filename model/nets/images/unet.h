@@ -16,13 +16,13 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const UnetSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const UnetSpec& n);
+std::vector<plan::Part> parts_of(const UnetSpec& n);
 inline UnetSpec distinct_parts(UnetSpec n) {
   return n;
 }
 NetLimits limits_of(const UnetSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 struct Balance {  // of some stages: the heaviest, and how unequal they are
@@ -32,4 +32,4 @@ std::vector<int32_t> balanced(const std::vector<double>& weights, int64_t stages
   return begins;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

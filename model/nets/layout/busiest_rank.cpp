@@ -6,7 +6,7 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 int busiest_rank(const RunSpec& spec) {
   if (spec.layout.cp == 1) return 0;
@@ -14,11 +14,11 @@ int busiest_rank(const RunSpec& spec) {
   if (const NetLimits limits = limits_of(spec.net); limits.causal)
     return kind == CpKind::ulysses || zig_zags(limits, spec.layout.cp, kind)
                ? 0
-               : group_of(spec.layout, "cp", 0).back();  // the last tokens see most
+               : plan::group_of(spec.layout, "cp", 0).back();  // the last tokens see most
   return spec.net.visit([&](const auto& n) {
     if constexpr (requires { edge_updates(n, spec.layout.cp); }) {
       const std::vector<int64_t> updates = edge_updates(n, spec.layout.cp);
-      return group_of(
+      return plan::group_of(
           spec.layout, "cp",
           0)[static_cast<size_t>(std::max_element(updates.begin(), updates.end()) - updates.begin())];
     } else {
@@ -27,4 +27,4 @@ int busiest_rank(const RunSpec& spec) {
   });
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -4,10 +4,10 @@
 #pragma once
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// The busiest rank, on which the others wait, among those that share the first samples on the first stage:
 /// its edges are updated most often in a step, or its queries see most keys; all else is split evenly.
 int busiest_rank(const RunSpec& spec);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-namespace isobar {
+namespace isobar::nets {
 
 std::vector<PartPorts> ports_of(const Net& net) {
   std::vector<PartPorts> ports(net.parts().size());
@@ -27,7 +27,7 @@ std::vector<int> shared_gradients(const Net& net) {
   return same;
 }
 
-ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages)
+ChunkEmitter::ChunkEmitter(Emission& e, Net& net, plan::Parameters& params, const Stages& stages)
     : e_(e),
       b_(e.b),
       net_(net),
@@ -37,18 +37,18 @@ ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stag
       same_(shared_gradients(net)),
       links_(b_, stages, streams_, same_),
       roll_(net.roll_out()),
-      feedback_(roll_ ? roll_->feedback() : std::vector<Stream>{}),
+      feedback_(roll_ ? roll_->feedback() : std::vector<plan::Stream>{}),
       flows_(streams_.size()) {}
 
 // ---- forward ----
 
 int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
-  const int r = b_.begin(name, Pass::forward, stage.chunk);
+  const int r = b_.begin(name, plan::Pass::forward, stage.chunk);
   params_.forward(stage.chunk);
   if (e_.roll.first) fetch(stage);
   if (roll_ && stage.is_first) read_before(stage);
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
-    const Stream& s = streams_[i];
+    const plan::Stream& s = streams_[i];
     if (!stage.enters(s)) continue;
     flows_[i] = {.x = destination(stage, i)};
     links_.receive_forward(stage, i, flows_[i].x);
@@ -70,71 +70,72 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
 void ChunkEmitter::read_before(const Stage& stage) {
   if (e_.roll.first) return roll_->before({});
   if (stage.is_last) return roll_->before(roll_->predicted().of_before(e_.roll.slots_back));
-  const Stream& s = feedback_[0];
-  const View v = b_.scratch(s.name, s.dtype, s.count);
-  links_.last_to_first(stage, Pass::forward, false, s, v);
+  const plan::Stream& s = feedback_[0];
+  const plan::View v = b_.scratch(s.name, s.dtype, s.count);
+  links_.last_to_first(stage, plan::Pass::forward, false, s, v);
   roll_->before(v);
 }
 
 void ChunkEmitter::send_prediction(const Stage& stage) {
-  if (!stage.is_first) links_.last_to_first(stage, Pass::forward, true, feedback_[0], roll_->predicted());
+  if (!stage.is_first)
+    links_.last_to_first(stage, plan::Pass::forward, true, feedback_[0], roll_->predicted());
 }
 
 // ---- from one optimizer step to a later one ----
 
 void ChunkEmitter::keep_replayed() {
-  const View& from = roll_->predicted();
-  const InPart here(b_, feedback_[0].from);
+  const plan::View& from = roll_->predicted();
+  const plan::InPart here(b_, feedback_[0].from);
   b_.convert("replay/keep", from, b_.plan.replayed);
 }
 
 void ChunkEmitter::send_replayed_to_first(const Stages& stages) {
   for (const Stage& s : stages.list())
     if (b_.plan.replayed && s.is_last != s.is_first)
-      links_.last_to_first(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
+      links_.last_to_first(s, plan::Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
 }
 
 // In a buffer of its own, because it outlives the routine or is sent.
 void ChunkEmitter::receive_next_gradient(const Stage& stage) {
   if (feedback_.empty() || !e_.roll.all || !(stage.is_first || stage.is_last)) return;
-  const Stream& s = feedback_[0];
+  const plan::Stream& s = feedback_[0];
   if (!next_gradient_) next_gradient_ = b_.io("d" + s.name, s.dtype, s.count);
   roll_->gradient(next_gradient_);
   if (stage.is_last && !stage.is_first && !e_.roll.last)
-    links_.last_to_first(stage, Pass::backward, false, s, next_gradient_);
+    links_.last_to_first(stage, plan::Pass::backward, false, s, next_gradient_);
 }
 
 void ChunkEmitter::send_prediction_gradient(const Stage& stage) {
   if (stage.is_first && !stage.is_last && !feedback_.empty() && e_.roll.gradient_before())
-    links_.last_to_first(stage, Pass::backward, true, feedback_[0], next_gradient_);
+    links_.last_to_first(stage, plan::Pass::backward, true, feedback_[0], next_gradient_);
 }
 
 // One op fetches all tensors that the chunk's parts read.
 void ChunkEmitter::fetch(const Stage& stage) {
-  std::vector<View> writes(net_.batch().size());
-  std::map<BatchRole, View> held;
+  std::vector<plan::View> writes(net_.batch().size());
+  std::map<plan::BatchRole, plan::View> held;
   int reader = -1;
   for (size_t i = 0; i < writes.size(); ++i) {
-    const BatchTensor& t = net_.batch()[i];
+    const plan::BatchTensor& t = net_.batch()[i];
     if (t.part < stage.first || t.part >= stage.end) continue;
-    const InPart here(b_, t.part);
+    const plan::InPart here(b_, t.part);
     // If steps have slots of their own, a step's tensor lies in its slot, at one place for all steps.
-    View alone;
-    View& at = e_.roll.all ? held[t.role] : alone;
+    plan::View alone;
+    plan::View& at = e_.roll.all ? held[t.role] : alone;
     if (!at) at = b_.saved_or_scratch(t.name, t.dtype, t.count, t.kept);
     writes[i] = at.of_before(-t.step * e_.roll.slots_back);
     net_.fetched(i, writes[i]);
     if (reader < 0) reader = t.part;
   }
   if (reader < 0) return;
-  const InPart here(b_, reader);
-  b_.emit<OpKind::fetch>("data/fetch", net_.fetch(), {}, std::move(writes));
+  const plan::InPart here(b_, reader);
+  b_.emit<plan::OpKind::fetch>("data/fetch", net_.fetch(), {}, std::move(writes));
 }
 
 // The best buffer for a complete stream: the input buffer of the part that reads it, or the send buffer. A
 // part that is recomputed from another's input keeps none.
-View ChunkEmitter::destination(const Stage& stage, int stream) {
-  const Stream& s = streams_[stream];
+plan::View ChunkEmitter::destination(const Stage& stage, int stream) {
+  const plan::Stream& s = streams_[stream];
   if (stage.leaves(s)) return links_.leaving(stage, stream);
   if (keep_of(stage, s.to) == Keep::nothing) return b_.scratch(s.name, s.dtype, s.count);
   const std::vector<int>& takes = ports_[s.to].takes;
@@ -150,7 +151,7 @@ std::vector<Flow> ChunkEmitter::inputs(int part) const {
 }
 
 void ChunkEmitter::run_forward(const Stage& stage, int part, const std::vector<Flow>& in, Forward how) {
-  const InPart here(b_, part);
+  const plan::InPart here(b_, part);
   e_.in_f32(net_.parts()[part]->in_f32());
   const std::vector<int>& gives = ports_[part].gives;
   how.output_place = [&](size_t i) { return destination(stage, gives[i]); };
@@ -170,7 +171,7 @@ Keep ChunkEmitter::keep_of(const Stage& stage, int part) const {
 // ---- backward ----
 
 int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
-  const int r = b_.begin(name, Pass::backward, stage.chunk);
+  const int r = b_.begin(name, plan::Pass::backward, stage.chunk);
   params_.backward(stage.chunk, !accumulate, reduce);
   accumulate = accumulate && params_.ops_accumulate();
   finals_.clear();
@@ -201,9 +202,9 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
 void ChunkEmitter::find_gradients(const Stage& stage) {
   gradients_.assign(streams_.size(), {});
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
-    const Stream& s = streams_[i];
+    const plan::Stream& s = streams_[i];
     if (s.to < stage.first || s.from >= stage.end) continue;
-    View dx = links_.gradient(stage, i);
+    plan::View dx = links_.gradient(stage, i);
     for (int j = 0; j < i && !dx; ++j)
       if (same_[j] == same_[i]) dx = gradients_[j].dx;
     gradients_[i].dx = dx ? dx : b_.scratch("d" + s.name, s.dtype, s.count);
@@ -212,18 +213,18 @@ void ChunkEmitter::find_gradients(const Stage& stage) {
 
 // Receives the gradient of a stream that left the chunk, and derives that of y if it was still to be added.
 void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
-  const Stream& s = streams_[stream];
-  const View dx = gradients_[stream].dx;
+  const plan::Stream& s = streams_[stream];
+  const plan::View dx = gradients_[stream].dx;
   links_.receive_backward(stage, stream, dx);
   const Flow& flow = flows_[stream];
   if (!flow.y) return;
-  const InPart here(b_, s.from);
+  const plan::InPart here(b_, s.from);
   e_.in_f32(net_.parts()[s.from]->in_f32());
   if (flow.bias) {
     const int64_t D = flow.bias.count;
-    b_.emit<OpKind::column_sum>(flow.linear + "/backward_bias",
-                                {.rows = dx.count / D, .cols = D, .accumulate = accumulate}, {dx},
-                                {b_.grad(flow.bias)});
+    b_.emit<plan::OpKind::column_sum>(flow.linear + "/backward_bias",
+                                      {.rows = dx.count / D, .cols = D, .accumulate = accumulate}, {dx},
+                                      {b_.grad(flow.bias)});
   }
   gradients_[stream].dy = e_.for_linear(flow.linear + "/backward_cast", "stream.dy", dx);
 }
@@ -241,7 +242,7 @@ void ChunkEmitter::recompute(const Stage& stage, int32_t from, int32_t to) {
 }
 
 void ChunkEmitter::run_backward(int part) {
-  const InPart here(b_, part);
+  const plan::InPart here(b_, part);
   e_.in_f32(net_.parts()[part]->in_f32());
   std::vector<Gradient> out, in;
   for (const int i : ports_[part].gives) out.push_back(gradients_[i]);
@@ -250,21 +251,21 @@ void ChunkEmitter::run_backward(int part) {
   for (size_t i = 0; i < in.size(); ++i) gradients_[ports_[part].takes[i]].dy = in[i].dy;
 }
 
-View ChunkEmitter::last_gradient(const Stage& stage, bool weight) const {
+plan::View ChunkEmitter::last_gradient(const Stage& stage, bool weight) const {
   const TrainSpec& t = e_.spec.train;
   if (t.freeze.empty() && t.lora_rank == 0)
     for (int part = stage.first; part < stage.end; ++part)
-      if (const View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
+      if (const plan::View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
   // Some parameters may have no gradient: take the last compute op that writes.
-  const std::vector<Op>& ops = b_.plan.ops;
+  const std::vector<plan::Op>& ops = b_.plan.ops;
   for (size_t i = ops.size(); i-- > static_cast<size_t>(b_.plan.routines.back().first);)
-    for (const View& v : ops[i].writes)
-      if (v && ops[i].lane == Lane::compute) return v;
+    for (const plan::View& v : ops[i].writes)
+      if (v && ops[i].lane == plan::Lane::compute) return v;
   return {};
 }
 
 int ChunkEmitter::backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
-  const int r = b_.begin(name, Pass::backward, stage.chunk);
+  const int r = b_.begin(name, plan::Pass::backward, stage.chunk);
   params_.backward(stage.chunk, !accumulate, reduce);
   size_t next = 0;
   e_.weight_gradients(accumulate, [&](size_t emitted) {
@@ -275,4 +276,4 @@ int ChunkEmitter::backward_weight(const Stage& stage, const std::string& name, b
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,7 +14,7 @@
 #include "model/nets/net.h"
 #include "model/plan/parameters.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct PartPorts {  // a part's streams, by index into Plan::streams
   std::vector<int> takes, gives;
@@ -25,7 +25,7 @@ std::vector<int> shared_gradients(const Net& net);
 
 class ChunkEmitter {
  public:
-  ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages);
+  ChunkEmitter(Emission& e, Net& net, plan::Parameters& params, const Stages& stages);
 
   // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: the step's last use, so
   // gradients are reduced.
@@ -48,7 +48,7 @@ class ChunkEmitter {
   void receive_next_gradient(const Stage& stage);
   void send_prediction_gradient(const Stage& stage);
   void fetch(const Stage& stage);
-  View destination(const Stage& stage, int stream);
+  plan::View destination(const Stage& stage, int stream);
   std::vector<Flow> inputs(int part) const;
   void run_forward(const Stage& stage, int part, const std::vector<Flow>& in, Forward how);
   Keep keep_of(const Stage& stage, int part) const;
@@ -56,22 +56,22 @@ class ChunkEmitter {
   void find_gradients(const Stage& stage);
   void arrive(const Stage& stage, int stream, bool accumulate);
   void run_backward(int part);
-  View last_gradient(const Stage& stage, bool weight) const;
+  plan::View last_gradient(const Stage& stage, bool weight) const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   Net& net_;
-  Parameters& params_;
-  const std::vector<Stream>& streams_;
+  plan::Parameters& params_;
+  const std::vector<plan::Stream>& streams_;
   const std::vector<PartPorts> ports_;  // by part
   const std::vector<int> same_;         // by stream: the stream whose gradient shares its buffer
   StageLinks links_;
-  RollOut* const roll_;                 // nullptr: no roll-out
-  const std::vector<Stream> feedback_;  // one, or none
-  View next_gradient_;                  // gradient of feedback_
-  std::vector<Flow> flows_;             // by stream, of the forward routine emitted last
-  std::vector<Gradient> gradients_;     // by stream, of the open backward routine
-  std::vector<Final> finals_;           // of the backward routine emitted last
+  RollOut* const roll_;                       // nullptr: no roll-out
+  const std::vector<plan::Stream> feedback_;  // one, or none
+  plan::View next_gradient_;                  // gradient of feedback_
+  std::vector<Flow> flows_;                   // by stream, of the forward routine emitted last
+  std::vector<Gradient> gradients_;           // by stream, of the open backward routine
+  std::vector<Final> finals_;                 // of the backward routine emitted last
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -10,13 +10,14 @@
 #include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr int64_t kPlanned = 64;  // ranks: smaller worlds are planned whole
 
-DeviceMemory of_rank(const ValidSpec& spec, int rank, const Workspace& workspace, const DeviceRoom& room) {
-  const Plan plan = build_plan(spec, rank, workspace);
+DeviceMemory of_rank(const ValidSpec& spec, int rank, const plan::Workspace& workspace,
+                     const DeviceRoom& room) {
+  const plan::Plan plan = build_plan(spec, rank, workspace);
   const auto communicators = static_cast<int64_t>(plan.groups.size());
   return {step_memory(spec, plan), nccl_buffer_bytes(communicators, room.nccl_channels), room.process};
 }
@@ -33,7 +34,7 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
   const auto inner = [](int64_t place, int64_t size) { return place > 0 && place < size - 1; };
   std::vector<int> ranks;
   for (int rank = 0; rank < l.world(); ++rank) {
-    const Coords at = coords_of(l, rank);
+    const plan::Coords at = plan::coords_of(l, rank);
     if (spec.policy.zero == 0 && at.dp > 0) continue;
     if (l.world() > kPlanned && (inner(at.tp, l.tp) || inner(at.cp, l.cp) || inner(at.dp, l.dp))) continue;
     ranks.push_back(rank);
@@ -41,16 +42,16 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
   return ranks;
 }
 
-Memory fullest(const ValidSpec& spec, const Workspace& workspace) {
-  Memory most;
+plan::Memory fullest(const ValidSpec& spec, const plan::Workspace& workspace) {
+  plan::Memory most;
   for (const int rank : ranks_to_place(spec)) {
-    const Memory m = step_memory(spec, build_plan(spec, rank, workspace));
+    const plan::Memory m = step_memory(spec, build_plan(spec, rank, workspace));
     if (m.total() > most.total()) most = m;
   }
   return most;
 }
 
-DeviceMemory device_memory(const ValidSpec& spec, const Workspace& workspace, const DeviceRoom& room) {
+DeviceMemory device_memory(const ValidSpec& spec, const plan::Workspace& workspace, const DeviceRoom& room) {
   const ValidSpec few = shortened(spec);
   DeviceMemory most;
   for (const int rank : ranks_to_place(few))
@@ -73,7 +74,7 @@ std::vector<int64_t> micro_batch_sizes(const RunSpec& spec) {
   return sizes;
 }
 
-MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const Workspace& workspace,
+MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const plan::Workspace& workspace,
                                      const DeviceRoom& room) {
   MicroBatchChoice out{.spec = spec, .room = room};
   if (spec->policy.micro_batch > 0) return out;
@@ -112,4 +113,4 @@ std::string MicroBatchChoice::text() const {
   return "micro-batch " + std::to_string(spec.policy.micro_batch) + ", " + says;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -16,7 +16,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// A process on a GPU, measured on an H100 (driver 580.159, CUDA 13.0): CUDA's context 534 MiB, cuBLASLt and
 /// cuDNN 21, graphs and kernels that the first steps load 6.
@@ -29,7 +29,7 @@ struct DeviceRoom {  // a rank's device
 };
 
 struct DeviceMemory {  // of the fullest rank, bytes
-  Memory plan;
+  plan::Memory plan;
   int64_t nccl = 0;
   double process = 0;
   double total() const { return static_cast<double>(plan.arena) + static_cast<double>(nccl) + process; }
@@ -39,9 +39,9 @@ struct DeviceMemory {  // of the fullest rank, bytes
 /// without shards count once; of large worlds it takes the first and last of every axis and all stages.
 std::vector<int> ranks_to_place(const RunSpec& spec);
 /// Memory of the rank whose plan needs the most, device and host together.
-Memory fullest(const ValidSpec& spec, const Workspace& workspace);
+plan::Memory fullest(const ValidSpec& spec, const plan::Workspace& workspace);
 /// The same for its device. Throws ConfigError for what build_plan() refuses.
-DeviceMemory device_memory(const ValidSpec& spec, const Workspace& workspace, const DeviceRoom& room);
+DeviceMemory device_memory(const ValidSpec& spec, const plan::Workspace& workspace, const DeviceRoom& room);
 
 /// Legal micro-batch sizes of a run on a GPU, largest first: they divide a rank's batch and suit the layout
 /// (legal_layout.h). A pipeline keeps pp * vpp micro-batches, or as many as possible, since fewer mean larger
@@ -59,7 +59,7 @@ struct MicroBatchChoice {
 };
 /// Resolves policy.micro_batch 0 on a GPU: the largest that fits, so more memory never gives a smaller one;
 /// pure, so that ranks with equal devices agree. Throws ConfigError for what build_plan() refuses.
-MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const Workspace& workspace,
+MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const plan::Workspace& workspace,
                                      const DeviceRoom& room);
 
-}  // namespace isobar
+}  // namespace isobar::nets

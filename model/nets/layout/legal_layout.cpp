@@ -7,7 +7,7 @@
 #include "model/plan/layout.h"
 #include "model/plan/schedule.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 struct Legality {
@@ -61,7 +61,7 @@ void check_layout(const RunSpec& s) {
   const auto str = [](int64_t v) { return std::to_string(v); };
   const LayoutSpec& l = s.layout;
   const NetLimits n = limits_of(s);
-  order_tokens(l, s.file);
+  plan::order_tokens(l, s.file);
   const auto cuts_heads = [&](int64_t tp) { return tp_cuts(n, tp); };
   check.refuse_unless(l.tp == 1 || n.no_tp.empty(), "layout.tp", n.no_tp, "set it to 1, and use layout.dp");
   std::string sizes;
@@ -124,7 +124,7 @@ void check_layout(const RunSpec& s) {
                       "use interleaved, or set layout.vpp to 1");
   const bool rolls = s.train.rollout > 1;
   check.refuse_unless(
-      !rolls || runs_rollouts(s.policy.schedule), "policy.schedule",
+      !rolls || plan::runs_rollouts(s.policy.schedule), "policy.schedule",
       name_of(s.policy.schedule) + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
       "use 1f1b or gpipe, with layout.vpp 1");
   check.refuse_unless(
@@ -160,4 +160,4 @@ void check_layout(const RunSpec& s) {
                       "set it to 1, or policy.schedule to 1f1b");
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -9,7 +9,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// `spec` must be valid (validate).
 void check_layout(const RunSpec& spec);
@@ -97,4 +97,4 @@ inline ZeroBubbleNeeds zero_bubble_needs(int64_t pp, bool recomputes, int64_t ze
   return {pp > 1, !recomputes, zero < 2, fp32_gradients};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-namespace isobar {
+namespace isobar::nets {
 
 template <class Key, class Value>
 class Memo {
@@ -34,4 +34,4 @@ class Memo {
   std::map<Key, Entry> values_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

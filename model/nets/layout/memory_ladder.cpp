@@ -7,7 +7,7 @@
 #include "model/base/spec/validate.h"
 #include "model/nets/layout/device_memory.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr int64_t kEdgeChunks = 4;
@@ -50,7 +50,7 @@ std::vector<Change> changes_of(const RunSpec& s) {
 
 }  // namespace
 
-std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const Workspace& workspace) {
+std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const plan::Workspace& workspace) {
   const int64_t now = fullest(spec, workspace).total();
   std::vector<MemoryRung> out;
   for (const Change& c : changes_of(spec)) try {
@@ -73,4 +73,4 @@ std::string to_text(const std::vector<MemoryRung>& ladder) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,7 +14,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct MemoryRung {
   std::string set;    // key=value
@@ -22,9 +22,9 @@ struct MemoryRung {
 };
 
 /// {}: no change saves memory. Throws ConfigError if build_plan() refuses `spec` itself.
-std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const Workspace& workspace);
+std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const plan::Workspace& workspace);
 
 /// "policy.micro_batch=2 saves 1.3 GB, policy.recompute=full saves 2.1 GB"; "" if empty
 std::string to_text(const std::vector<MemoryRung>& ladder);
 
-}  // namespace isobar
+}  // namespace isobar::nets

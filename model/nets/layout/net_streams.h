@@ -6,7 +6,7 @@
 
 #include "model/base/spec/spec.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct NetStream {
   int32_t from = 0, to = 0;  // parts of the net
@@ -18,4 +18,4 @@ struct NetStream {
 /// By index into Plan::streams. Ignores the pipeline of `spec.layout`, but not tp, cp and the micro-batch.
 std::vector<NetStream> net_streams(RunSpec spec);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -9,14 +9,14 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/plan/link.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 // Bytes of one op: itself, its path and those of its scratch, the buffers that it declares, its operands.
-constexpr double kOp = sizeof(Op) + 6 * sizeof(View) + 64 + 2 * (sizeof(Buffer) + 32);
-constexpr double kTensor = sizeof(Tensor) + 64;
+constexpr double kOp = sizeof(plan::Op) + 6 * sizeof(plan::View) + 64 + 2 * (sizeof(plan::Buffer) + 32);
+constexpr double kTensor = sizeof(plan::Tensor) + 64;
 // Bytes of one op in a linked step: the instruction, its waits, its lane's clock (link.cpp).
-constexpr double kInstruction = sizeof(Instr) + 32 + kLanes * sizeof(int32_t);
+constexpr double kInstruction = sizeof(plan::Instr) + 32 + plan::kLanes * sizeof(int32_t);
 // Bytes of one transfer in a step while ranks are checked (check.cpp).
 constexpr double kCall = 224;
 
@@ -46,26 +46,25 @@ std::string gigabytes(double bytes) {
 }
 
 double invocation_bytes(const RunSpec& s) {
-  return real(s.micro_batches()) * real(s.layout.vpp * passes_of(s)) * sizeof(Invocation);
+  return real(s.micro_batches()) * real(s.layout.vpp * passes_of(s)) * sizeof(plan::Invocation);
 }
 
-double instructions(const Plan& plan, const std::vector<Invocation>& list) {
+double instructions(const plan::Plan& plan, const std::vector<plan::Invocation>& list) {
   double n = 0;
-  for (const Invocation& i : list) n += plan.routines[i.routine].count;
+  for (const plan::Invocation& i : list) n += plan.routines[i.routine].count;
   return n;
 }
 
 // Bytes of one rank while all are checked: plan, transfers and its longest program.
-double checked_bytes(const Plan& plan) {
+double checked_bytes(const plan::Plan& plan) {
   double calls = 0;
-  for (const Invocation& i : plan.train) {
-    const Routine& r = plan.routines[i.routine];
+  for (const plan::Invocation& i : plan.train) {
+    const plan::Routine& r = plan.routines[i.routine];
     for (int32_t o = r.first; o < r.first + r.count; ++o)
-      if (is_collective(plan.ops[o].kind))
-        calls +=
-            kCall +
-            2 * sizeof(int64_t) *
-                real(static_cast<int64_t>(plan.groups[plan.ops[o].as<TransferAttrs>().group].ranks.size()));
+      if (plan::is_collective(plan.ops[o].kind))
+        calls += kCall + 2 * sizeof(int64_t) *
+                             real(static_cast<int64_t>(
+                                 plan.groups[plan.ops[o].as<plan::TransferAttrs>().group].ranks.size()));
   }
   return plan_bytes(plan) + step_bytes(plan) + calls;
 }
@@ -125,25 +124,26 @@ double plan_bytes(const RunSpec& s) {
 
 namespace {
 
-size_t stated_sizes(const Op& op) {
-  const auto* transfer = std::get_if<TransferAttrs>(&op.attrs);
+size_t stated_sizes(const plan::Op& op) {
+  const auto* transfer = std::get_if<plan::TransferAttrs>(&op.attrs);
   return transfer ? transfer->send.size() + transfer->receive.size() : 0;
 }
 
 }  // namespace
 
-double plan_bytes(const Plan& plan) {
-  double bytes = sizeof(Plan) + kTensor * real(static_cast<int64_t>(plan.tensors.size()));
-  for (const Op& op : plan.ops)
-    bytes += sizeof(Op) + real(static_cast<int64_t>(op.path.size())) +
-             real(static_cast<int64_t>(sizeof(View) * (op.reads.size() + op.writes.size()) +
+double plan_bytes(const plan::Plan& plan) {
+  double bytes = sizeof(plan::Plan) + kTensor * real(static_cast<int64_t>(plan.tensors.size()));
+  for (const plan::Op& op : plan.ops)
+    bytes += sizeof(plan::Op) + real(static_cast<int64_t>(op.path.size())) +
+             real(static_cast<int64_t>(sizeof(plan::View) * (op.reads.size() + op.writes.size()) +
                                        sizeof(int64_t) * stated_sizes(op)));
-  for (const Buffer& b : plan.buffers) bytes += sizeof(Buffer) + real(static_cast<int64_t>(b.name.size()));
-  for (const Group& g : plan.groups) bytes += real(static_cast<int64_t>(sizeof(int) * g.ranks.size()));
-  return bytes + real(static_cast<int64_t>(sizeof(Invocation) * plan.train.size()));
+  for (const plan::Buffer& b : plan.buffers)
+    bytes += sizeof(plan::Buffer) + real(static_cast<int64_t>(b.name.size()));
+  for (const plan::Group& g : plan.groups) bytes += real(static_cast<int64_t>(sizeof(int) * g.ranks.size()));
+  return bytes + real(static_cast<int64_t>(sizeof(plan::Invocation) * plan.train.size()));
 }
 
-double step_bytes(const Plan& plan) {
+double step_bytes(const plan::Plan& plan) {
   return kInstruction * instructions(plan, plan.train);
 }
 
@@ -165,7 +165,7 @@ void check_plan_size(const RunSpec& s) {
          bytes, "give fewer, or more stages (layout.pp)");
 }
 
-void check_step_size(const RunSpec& s, const Plan& plan, int64_t ranks) {
+void check_step_size(const RunSpec& s, const plan::Plan& plan, int64_t ranks) {
   const double bytes = step_bytes(plan) * real(ranks);
   if (bytes <= static_cast<double>(kMostPlanBytes)) return;
   refuse(s, "policy.micro_batch",
@@ -188,7 +188,7 @@ RunSpec with_few_micro_batches(RunSpec s) {
   return s;
 }
 
-RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
+RunSpec world_to_check(const RunSpec& spec, const plan::Workspace& workspace) {
   const double limit = kMostWorldBytes;
   const auto bytes = [&](const RunSpec& s) {
     return checked_bytes(build_plan(s, 0, workspace)) * static_cast<double>(s.layout.world());
@@ -214,4 +214,4 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
   return part;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -12,7 +12,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 inline constexpr int64_t kMostPlanBytes = int64_t{4} << 30;  // of one rank
 inline constexpr int64_t kMostEqualParts = 4096;             // of a net: the deepest published has 126 blocks
@@ -22,15 +22,15 @@ inline constexpr int64_t kMostWorldBytes = int64_t{1} << 30;  // of the ranks th
 /// Upper bound of one rank's plan, from the specification alone.
 double plan_bytes(const RunSpec& spec);
 /// Bytes of an existing plan, and of its linked step.
-double plan_bytes(const Plan& plan);
-double step_bytes(const Plan& plan);
+double plan_bytes(const plan::Plan& plan);
+double step_bytes(const plan::Plan& plan);
 
 /// Throws ConfigError with key, limit and remedy for a net of more than kMostEqualParts blocks or steps.
 void check_equal_parts(const RunSpec& spec);
 /// The same also for more than kMostMicroBatches, and for a plan above kMostPlanBytes.
 void check_plan_size(const RunSpec& spec);
 /// The same for the linked programs of `ranks` ranks like it.
-void check_step_size(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
+void check_step_size(const RunSpec& spec, const plan::Plan& plan, int64_t ranks = 1);
 
 /// The run with just enough micro-batches for steady state on every stage. Memory is the same, except under
 /// gpipe, which keeps all.
@@ -40,6 +40,6 @@ int64_t few_micro_batches(const RunSpec& spec);
 /// The run whose ranks can be checked within kMostWorldBytes: the same, or one with fewer micro-batches
 /// (enough for steady state) and then fewer replicas, which all run the same program. Throws ConfigError if
 /// two replicas are still too many.
-RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace);
+RunSpec world_to_check(const RunSpec& spec, const plan::Workspace& workspace);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -7,7 +7,7 @@
 
 #include "model/nets/layout/legal_layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 // Each rank's first half from the sample's begin on, its second from the end
@@ -68,8 +68,8 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
          several(a.metrics) + pairs;
 }
 
-Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_sample)
-    : at(coords_of(spec.layout, rank)),
+Sharding::Sharding(plan::Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_sample)
+    : at(plan::coords_of(spec.layout, rank)),
       tp(spec.layout.tp),
       cp(spec.layout.cp),
       pp(spec.layout.pp),
@@ -77,12 +77,12 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
       sequence(spec.policy.sequence_parallel && tp > 1),
       batch(spec.micro_batch()),
       zig_zag_(zig_zags(limits_of(spec.net), cp, spec.policy.cp_kind)) {
-  cut(split_evenly(tokens_of_sample, cp));
+  cut(plan::split_evenly(tokens_of_sample, cp));
   const auto group_among = [&](const std::string& name, std::vector<int> ranks) {
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
   };
   const auto group = [&](const std::string& name, const std::string& axes) {
-    return group_among(name, group_of(spec.layout, axes, rank));
+    return group_among(name, plan::group_of(spec.layout, axes, rank));
   };
   // ZeRO shards over all ranks that sum the gradients, so each counts its own shard.
   const bool sharded = spec.policy.zero > 0;
@@ -92,7 +92,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
   sample_group = group("samples", axes.samples);
   whole_group = group("dp", axes.whole);
   cut_group = tp > 1 ? group("dp.cut", axes.cut) : -1;
-  const ExpertRanks experts = expert_ranks(spec.layout, rank);
+  const plan::ExpertRanks experts = plan::expert_ranks(spec.layout, rank);
   owner = experts.owner;
   expert_copies = static_cast<int64_t>(experts.replicas.size());
   expert_copy = experts.replica;
@@ -102,7 +102,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
   }
   std::vector<int> norm;
   for (const int r : sharded ? std::vector{rank} : experts.owners) {
-    const std::vector<int> more = group_of(spec.layout, axes.norm, r);
+    const std::vector<int> more = plan::group_of(spec.layout, axes.norm, r);
     norm.insert(norm.end(), more.begin(), more.end());
   }
   std::sort(norm.begin(), norm.end());
@@ -120,7 +120,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
 
 Sharding Sharding::with_tokens(int64_t tokens_of_sample) const {
   Sharding other = *this;
-  other.cut(split_evenly(tokens_of_sample, cp));
+  other.cut(plan::split_evenly(tokens_of_sample, cp));
   return other;
 }
 
@@ -136,7 +136,7 @@ void Sharding::cut(std::vector<int64_t> parts) {
   token0 = runs().first;
   tokens = token_parts[at.cp];
   full_rows = batch * tokens;
-  row_parts = sequence ? split_evenly(full_rows, tp) : std::vector<int64_t>{full_rows};
+  row_parts = sequence ? plan::split_evenly(full_rows, tp) : std::vector<int64_t>{full_rows};
   const int part = sequence ? at.tp : 0;
   row0 = std::accumulate(row_parts.begin(), row_parts.begin() + part, int64_t{0});
   rows = row_parts[part];
@@ -148,4 +148,4 @@ std::vector<int64_t> Sharding::row_elements(int64_t width) const {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -16,7 +16,7 @@
 #include "model/plan/builder.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Axes that each of a rank's groups spans.
 struct GroupAxes {
@@ -39,12 +39,12 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
 
 struct Sharding {
   /// `tokens`: of a sample.
-  Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens);
+  Sharding(plan::Builder& b, const RunSpec& spec, int rank, int64_t tokens);
   Sharding with_tokens(int64_t tokens) const;
   /// `parts`: tokens of each rank of context parallelism.
   Sharding with_parts(std::vector<int64_t> parts) const;
 
-  Coords at;
+  plan::Coords at;
   int64_t tp, cp, pp, ep;
   int64_t owner;                      // of ep
   bool sequence;                      // sequence parallelism is on (and tp > 1)
@@ -84,4 +84,4 @@ struct Sharding {
   const bool zig_zag_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

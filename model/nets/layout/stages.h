@@ -19,7 +19,7 @@
 #include "model/plan/builder.h"
 #include "model/plan/layout.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Stage {
   int chunk = 0;
@@ -28,8 +28,8 @@ struct Stage {
   // The parts between the net's ends, which can be recomputed
   int32_t inner_first() const { return first + (is_first ? 1 : 0); }
   int32_t inner_end() const { return end - (is_last ? 1 : 0); }
-  bool enters(const Stream& s) const { return s.from < first && first <= s.to; }
-  bool leaves(const Stream& s) const { return s.from < end && end <= s.to; }
+  bool enters(const plan::Stream& s) const { return s.from < first && first <= s.to; }
+  bool leaves(const plan::Stream& s) const { return s.from < end && end <= s.to; }
 };
 
 /// [first, end) of the parts recomputed together with part i of a stage; empty: it is not recomputed.
@@ -54,29 +54,30 @@ class StageLinks {
  public:
   /// Streams that leave a chunk have their own buffers, so that a transfer blocks no other memory. `same`: by
   /// stream, the stream whose gradient shares its buffer.
-  StageLinks(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
+  StageLinks(plan::Builder& b, const Stages& stages, const std::vector<plan::Stream>& streams,
              const std::vector<int>& same);
 
   /// The buffer of a stream that leaves this chunk.
-  View leaving(const Stage& s, int stream) const { return leaving_[s.chunk][stream]; }
+  plan::View leaving(const Stage& s, int stream) const { return leaving_[s.chunk][stream]; }
   /// The buffer of its gradient, on either side; absent if it stays within the chunk.
-  View gradient(const Stage& s, int stream) const { return gradient_[s.chunk][same_[stream]]; }
+  plan::View gradient(const Stage& s, int stream) const { return gradient_[s.chunk][same_[stream]]; }
 
-  void receive_forward(const Stage& s, int stream, const View& x);
+  void receive_forward(const Stage& s, int stream, const plan::View& x);
   void send_forward(const Stage& s, int stream, const Flow& flow);  // x, or x + y
-  void receive_backward(const Stage& s, int stream, const View& dx);
-  void send_backward(const Stage& s, int stream, const View& dx);
+  void receive_backward(const Stage& s, int stream, const plan::View& dx);
+  void send_backward(const Stage& s, int stream, const plan::View& dx);
   /// Sends from the last stage to the first, and the gradient back.
-  void last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
+  void last_to_first(const Stage& s, plan::Pass pass, bool sends, const plan::Stream& stream,
+                     const plan::View& v);
 
  private:
   int pair(const std::string& name, int from, int to);
   std::string path(const Stage& s, const char* what, int stream) const;
-  Builder& b_;
+  plan::Builder& b_;
   const Stages& stages_;
-  const std::vector<Stream>& streams_;
+  const std::vector<plan::Stream>& streams_;
   const std::vector<int> same_;
-  std::vector<std::vector<View>> leaving_, gradient_;  // by chunk and stream
+  std::vector<std::vector<plan::View>> leaving_, gradient_;  // by chunk and stream
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -6,7 +6,7 @@
 
 #include "model/base/names/hugging_face_config.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 using nlohmann::json;
@@ -15,8 +15,8 @@ using nlohmann::json;
 
 class Form {
  public:
-  explicit Form(const std::vector<Tensor>& own) {
-    for (const Tensor& t : own) shapes_[t.name] = t.shape;
+  explicit Form(const std::vector<plan::Tensor>& own) {
+    for (const plan::Tensor& t : own) shapes_[t.name] = t.shape;
     form_.program = "transformers";
   }
 
@@ -98,7 +98,7 @@ std::string number(int64_t i) {
 
 }  // namespace
 
-PublishedForm published_form(const GptSpec& n, const std::vector<Tensor>& own) {
+PublishedForm published_form(const GptSpec& n, const std::vector<plan::Tensor>& own) {
   Form f(own);
   f.same("transformer.wte.weight", "embed.weight");
   f.same("transformer.wpe.weight", "pos_embed");
@@ -162,7 +162,7 @@ void add_experts(const LlamaSpec& n, const std::string& theirs, const std::strin
 
 }  // namespace
 
-PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own) {
+PublishedForm published_form(const LlamaSpec& n, const std::vector<plan::Tensor>& own) {
   Form f(own);
   f.same("model.embed_tokens.weight", "embed.weight");
   for (int64_t i = 0; i < n.depth; ++i) {
@@ -181,4 +181,4 @@ PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own)
   return f.take(config_of(n));
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -7,9 +7,9 @@
 #pragma once
 #include "model/nets/published/published.h"
 
-namespace isobar {
+namespace isobar::nets {
 
-PublishedForm published_form(const GptSpec& n, const std::vector<Tensor>& own);
-PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own);
+PublishedForm published_form(const GptSpec& n, const std::vector<plan::Tensor>& own);
+PublishedForm published_form(const LlamaSpec& n, const std::vector<plan::Tensor>& own);
 
-}  // namespace isobar
+}  // namespace isobar::nets

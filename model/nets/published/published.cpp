@@ -1,6 +1,6 @@
 #include "model/nets/published/published.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
   int64_t all = 1;
@@ -8,8 +8,8 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return all;
 }
 
-PublishedTensor same_tensor(const Tensor& t) {
+PublishedTensor same_tensor(const plan::Tensor& t) {
   return {t.name, t.shape, {{t.name, 1, elements_of(t.shape), 0, 0, 0, 0}}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,7 +14,7 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct PublishedTensor {
   struct Piece {
@@ -45,10 +45,10 @@ struct PublishedForm {
 };
 
 /// `own`: Plan::tensors of the net, without adapters or with PublishedForm::adapters.
-PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own);
+PublishedForm published_form(const NetSpec& net, const std::vector<plan::Tensor>& own);
 
 /// A tensor with the same form there.
-PublishedTensor same_tensor(const Tensor& t);
+PublishedTensor same_tensor(const plan::Tensor& t);
 int64_t elements_of(const std::vector<int64_t>& shape);
 
-}  // namespace isobar
+}  // namespace isobar::nets

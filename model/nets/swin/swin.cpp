@@ -9,7 +9,7 @@
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 std::vector<SwinItem> items(const SwinSpec& n) {
@@ -35,12 +35,12 @@ class Swin : public Net {
     PixelHead* const head = add(std::make_unique<PixelHead>(here(), e, patches, predicted, block_shape(0)));
     add_streams(list);
     ends_.emplace(e, patches, read, predicted, embed, head);
-    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
     batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return &*ends_; }
 
  private:
@@ -117,7 +117,7 @@ std::unique_ptr<Net> make_net(const SwinSpec& n, Emission& e, const Sharding& at
   return std::make_unique<Swin>(n, e, at);
 }
 
-std::vector<Part> parts_of(const SwinSpec& n) {
+std::vector<plan::Part> parts_of(const SwinSpec& n) {
   return swin_parts(items(n), true, false);
 }
 
@@ -134,4 +134,4 @@ NetLimits limits_of(const SwinSpec& n) {
           .attends = false};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

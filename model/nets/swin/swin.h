@@ -17,13 +17,13 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const SwinSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const SwinSpec& n);
+std::vector<plan::Part> parts_of(const SwinSpec& n);
 inline SwinSpec distinct_parts(SwinSpec n) {
   return n;
 }
 NetLimits limits_of(const SwinSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 int64_t dim(const TracedOperand& o, size_t from_end, int64_t samples) {
@@ -13,7 +13,8 @@ int64_t dim(const TracedOperand& o, size_t from_end, int64_t samples) {
 /// Emits one recorded op.
 class AtenEmitter {
  public:
-  AtenEmitter(Builder& b, const AtenCall& call, const std::vector<View>& in, const std::vector<View>& out)
+  AtenEmitter(plan::Builder& b, const AtenCall& call, const std::vector<plan::View>& in,
+              const std::vector<plan::View>& out)
       : b_(b), c_(call), op_(call.op), in_(in), out_(out) {}
 
   void emit() {
@@ -34,27 +35,29 @@ class AtenEmitter {
 
  private:
   int64_t size(const TracedOperand& o, size_t i) const { return o.shape.at(i).at(c_.samples); }
-  double bytes(const TracedOperand& o, const View& v) const {
+  double bytes(const TracedOperand& o, const plan::View& v) const {
     const double all = static_cast<double>(v.count * size_of(stored(v)));
     return std::min(all, static_cast<double>(o.elements(c_.samples) * o.type.bytes));
   }
-  DType stored(const View& v) const {
+  DType stored(const plan::View& v) const {
     return v.buffer >= 0 ? b_.plan.buffers[static_cast<size_t>(v.buffer)].dtype : DType::f32;
   }
-  View first(const View& v, int64_t elements) const {
+  plan::View first(const plan::View& v, int64_t elements) const {
     return v ? v.slice(0, std::min(elements, v.count)) : v;
   }
-  View operand(const std::vector<View>& views, const std::vector<TracedOperand>& of, size_t i) const {
-    return i < views.size() ? first(views[i], of[i].elements(c_.samples)) : View{};
+  plan::View operand(const std::vector<plan::View>& views, const std::vector<TracedOperand>& of,
+                     size_t i) const {
+    return i < views.size() ? first(views[i], of[i].elements(c_.samples)) : plan::View{};
   }
-  View read(size_t i) const { return operand(in_, op_.in, i); }
-  View write(size_t i) const { return operand(out_, op_.out, i); }
+  plan::View read(size_t i) const { return operand(in_, op_.in, i); }
+  plan::View write(size_t i) const { return operand(out_, op_.out, i); }
 
-  void gemm(const std::string& what, int64_t m, int64_t n, int64_t k, int64_t batch, std::vector<View> reads,
-            const View& to) {
+  void gemm(const std::string& what, int64_t m, int64_t n, int64_t k, int64_t batch,
+            std::vector<plan::View> reads, const plan::View& to) {
     const bool f32 = stored(to) == DType::f32;
-    b_.emit<OpKind::gemm>(c_.path + what, {.m = m, .n = n, .k = k, .tf32 = c_.tf32 && f32, .batch = batch},
-                          std::move(reads), {to});
+    b_.emit<plan::OpKind::gemm>(c_.path + what,
+                                {.m = m, .n = n, .k = k, .tf32 = c_.tf32 && f32, .batch = batch},
+                                std::move(reads), {to});
   }
 
   // The two factors are its last operands, but for offsets of groups.
@@ -70,7 +73,7 @@ class AtenEmitter {
     const bool batched = op_.op == "bmm" || op_.op == "baddbmm";
     const bool by_rows = grouped && x.shape.size() == 2 && y.shape.size() == 2;  // one matrix for each group
     gemm("", by_rows ? dim(x, 2, c_.samples) : m, n, k, batched ? dim(x, 3, c_.samples) : 0,
-         {read(a), read(b), added ? read(0) : View{}}, write(0));
+         {read(a), read(b), added ? read(0) : plan::View{}}, write(0));
   }
 
   void attention() {
@@ -78,26 +81,29 @@ class AtenEmitter {
     const size_t at = back ? 1 : 0;  // grad_out comes first
     if (op_.in.size() < at + 3) return;
     const TracedOperand &q = op_.in[at], &k = op_.in[at + 1];
-    AttentionAttrs a{.batch = dim(q, 4, c_.samples),
-                     .heads = dim(q, 3, c_.samples),
-                     .kv_heads = dim(k, 3, c_.samples),
-                     .tq = dim(q, 2, c_.samples),
-                     .tk = dim(k, 2, c_.samples),
-                     .d = dim(q, 1, c_.samples),
-                     .causal = op_.causal,
-                     .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim(q, 1, c_.samples))))};
+    plan::AttentionAttrs a{
+        .batch = dim(q, 4, c_.samples),
+        .heads = dim(q, 3, c_.samples),
+        .kv_heads = dim(k, 3, c_.samples),
+        .tq = dim(q, 2, c_.samples),
+        .tk = dim(k, 2, c_.samples),
+        .d = dim(q, 1, c_.samples),
+        .causal = op_.causal,
+        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim(q, 1, c_.samples))))};
     a.ld_q = a.ld_o = a.heads * a.d, a.ld_kv = a.kv_heads * a.d;
     a.tf32 = c_.tf32 && q.type.stored == DType::f32;
-    const View mask = op_.in.size() > at + (back ? 5 : 3) ? read(op_.in.size() - 1) : View{};
+    const plan::View mask = op_.in.size() > at + (back ? 5 : 3) ? read(op_.in.size() - 1) : plan::View{};
     if (back)
-      b_.emit_with_workspace<OpKind::attention_backward>(
+      b_.emit_with_workspace<plan::OpKind::attention_backward>(
           c_.path, a, {read(1), read(2), read(3), read(4), read(5), read(0), mask_of(mask, 6)},
-          {write(0), write(1), write(2), View{}});
+          {write(0), write(1), write(2), plan::View{}});
     else
-      b_.emit_with_workspace<OpKind::attention>(c_.path, a, {read(0), read(1), read(2), mask},
-                                                {write(0), write(1)});
+      b_.emit_with_workspace<plan::OpKind::attention>(c_.path, a, {read(0), read(1), read(2), mask},
+                                                      {write(0), write(1)});
   }
-  View mask_of(const View& last, size_t least) const { return op_.in.size() > least ? last : View{}; }
+  plan::View mask_of(const plan::View& last, size_t least) const {
+    return op_.in.size() > least ? last : plan::View{};
+  }
 
   struct Convolution {  // as one product for each group
     int64_t pixels, out, in, kernel;
@@ -113,30 +119,33 @@ class AtenEmitter {
   // Groups of a few channels are no matrix products: they are priced by their bytes and arithmetic. The
   // gradient of a large kernel loads both operands anew for each of its taps.
   void convolve(const std::string& what, int64_t m, int64_t n, int64_t k, const Convolution& c,
-                std::vector<View> reads, const View& to, double moved) {
+                std::vector<plan::View> reads, const plan::View& to, double moved) {
     constexpr int64_t kMatrix = 16, kSmallKernel = 9;
     constexpr double kReload = 12;  // time of a tap's product beside one of the forward pass, on a Zen 4
     if (op_.groups == 1 || (c.in >= kMatrix && c.out >= kMatrix))
       return gemm(what, m, n, k, op_.groups > 1 ? op_.groups : 0, std::move(reads), to);
     const double flops = 2.0 * static_cast<double>(op_.groups) * static_cast<double>(m) *
                          static_cast<double>(n) * static_cast<double>(k);
-    std::erase_if(reads, [](const View& v) { return !v; });
-    b_.emit<OpKind::priced>(
+    std::erase_if(reads, [](const plan::View& v) { return !v; });
+    b_.emit<plan::OpKind::priced>(
         c_.path + what,
         {.op = op_.op,
-         .price = PriceClass::norm,
+         .price = plan::PriceClass::norm,
          .flops = flops,
          .vector_flops = what == "/weight" && c.kernel > kSmallKernel ? kReload * flops : flops,
          .bytes_read = moved,
          .bytes_written = view_bytes(to)},
         std::move(reads), {to});
   }
-  double view_bytes(const View& v) const { return v ? static_cast<double>(v.count * size_of(stored(v))) : 0; }
+  double view_bytes(const plan::View& v) const {
+    return v ? static_cast<double>(v.count * size_of(stored(v))) : 0;
+  }
 
   void convolution() {
     if (op_.in.size() < 2 || op_.out.empty()) return;
     const Convolution c = shape_of(op_.in[0], op_.in[1], op_.out[0]);
-    const View x = read(0), w = read(1), y = write(0), bias = op_.in.size() > 2 ? read(2) : View{};
+    const plan::View x = read(0), w = read(1), y = write(0),
+                     bias = op_.in.size() > 2 ? read(2) : plan::View{};
     const double moved = bytes(op_.in[0], in_[0]) + bytes(op_.in[1], in_[1]);
     if (op_.transposed)  // each pixel read writes a kernel
       convolve("", c.pixels, c.in * c.kernel, c.out, c, {x, w, bias}, y, moved);
@@ -149,35 +158,35 @@ class AtenEmitter {
     const TracedOperand &dy = op_.in[0], &x = op_.in[1], &w = op_.in[2];
     const Convolution c = shape_of(x, w, dy);
     size_t next = 0;
-    const auto result = [&](size_t i) { return op_.wanted[i] ? write(next++) : View{}; };
-    const View dx = result(0), dw = result(1), db = result(2);
+    const auto result = [&](size_t i) { return op_.wanted[i] ? write(next++) : plan::View{}; };
+    const plan::View dx = result(0), dw = result(1), db = result(2);
     const double gradient = bytes(dy, in_[0]);
     const int64_t taps = c.in * c.kernel;
     if (dx)
       convolve("/input", c.pixels, op_.transposed ? c.out : taps, op_.transposed ? taps : c.out, c,
-               {read(0), read(2), View{}}, dx, gradient + bytes(w, in_[2]));
+               {read(0), read(2), plan::View{}}, dx, gradient + bytes(w, in_[2]));
     if (dw)
-      convolve("/weight", c.out, taps, c.pixels, c, {read(0), read(1), View{}}, dw,
+      convolve("/weight", c.out, taps, c.pixels, c, {read(0), read(1), plan::View{}}, dw,
                gradient + bytes(x, in_[1]));
     if (db)
-      b_.emit<OpKind::priced>(c_.path + "/bias",
-                              {.op = "sum",
-                               .price = PriceClass::reduction,
-                               .vector_flops = static_cast<double>(dy.elements(c_.samples)),
-                               .bytes_read = gradient,
-                               .bytes_written = view_bytes(db)},
-                              {read(0)}, {db});
+      b_.emit<plan::OpKind::priced>(c_.path + "/bias",
+                                    {.op = "sum",
+                                     .price = plan::PriceClass::reduction,
+                                     .vector_flops = static_cast<double>(dy.elements(c_.samples)),
+                                     .bytes_read = gradient,
+                                     .bytes_written = view_bytes(db)},
+                                    {read(0)}, {db});
   }
 
   void row() {
     const AtenRow r = aten_row(op_);
-    PricedAttrs a{.op = op_.op, .price = r.price};
+    plan::PricedAttrs a{.op = op_.op, .price = r.price};
     int64_t largest = 0;
     for (size_t i = 0; i < op_.out.size(); ++i) {
       a.bytes_written += out_[i] ? bytes(op_.out[i], out_[i]) : 0;
       largest = std::max(largest, op_.out[i].elements(c_.samples));
     }
-    std::vector<View> reads;
+    std::vector<plan::View> reads;
     for (size_t i = 0; i < op_.in.size(); ++i) {
       double read = bytes(op_.in[i], in_[i]);
       if (i == 0 && r.overwrites) continue;
@@ -188,20 +197,21 @@ class AtenEmitter {
     }
     a.vector_flops = r.vector_flops * static_cast<double>(largest);
     if (reads.empty())
-      for (const View& v : out_) b_.emit<OpKind::zero>(c_.path, {.count = v.count}, {}, {v});
+      for (const plan::View& v : out_) b_.emit<plan::OpKind::zero>(c_.path, {.count = v.count}, {}, {v});
     else
-      b_.emit<OpKind::priced>(c_.path, std::move(a), std::move(reads), out_);
+      b_.emit<plan::OpKind::priced>(c_.path, std::move(a), std::move(reads), out_);
   }
 
-  Builder& b_;
+  plan::Builder& b_;
   const AtenCall& c_;
   const TracedOp& op_;
-  const std::vector<View>&in_, &out_;
+  const std::vector<plan::View>&in_, &out_;
 };
 
 }  // namespace
 
-void emit_aten(Builder& b, const AtenCall& call, const std::vector<View>& in, const std::vector<View>& out) {
+void emit_aten(plan::Builder& b, const AtenCall& call, const std::vector<plan::View>& in,
+               const std::vector<plan::View>& out) {
   AtenEmitter(b, call, in, out).emit();
 }
 
@@ -210,4 +220,4 @@ double aten_bytes(const TracedOperand& o, const TracedDefinition& of, int64_t sa
                                       o.elements(samples) * o.type.bytes));
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

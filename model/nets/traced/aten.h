@@ -10,14 +10,14 @@
 #include "model/base/spec/traced_net.h"
 #include "model/plan/builder.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 enum class AtenClass : uint8_t { product, attention, convolution, row, nothing, unknown };
 AtenClass aten_class(const TracedOp& op);
 
 /// Price and arithmetic of an op that is no product.
 struct AtenRow {
-  PriceClass price = PriceClass::activation;
+  plan::PriceClass price = plan::PriceClass::activation;
   double vector_flops = 1;  // for each element of its largest operand
   bool picks = false;       // reads no more of its first operand than it writes
   bool overwrites = false;  // does not read its first operand
@@ -33,9 +33,10 @@ struct AtenCall {
   std::string path;
 };
 /// Views of its operands in their order; results may be absent.
-void emit_aten(Builder& b, const AtenCall& call, const std::vector<View>& in, const std::vector<View>& out);
+void emit_aten(plan::Builder& b, const AtenCall& call, const std::vector<plan::View>& in,
+               const std::vector<plan::View>& out);
 
 /// Bytes of a tensor that an op reads or writes; a broadcast one counts once.
 double aten_bytes(const TracedOperand& o, const TracedDefinition& of, int64_t samples);
 
-}  // namespace isobar
+}  // namespace isobar::nets

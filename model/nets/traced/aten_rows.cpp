@@ -5,10 +5,10 @@
 
 #include "model/nets/traced/aten.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
-using P = PriceClass;
+using P = plan::PriceClass;
 
 struct NamedRow {
   std::string_view op;
@@ -257,9 +257,9 @@ AtenRow aten_row(const TracedOp& op) {
 bool aten_fuses(const TracedOp& op) {
   if (aten_class(op) != AtenClass::row) return false;
   if (op.pointwise || one_of(op.op, {"_to_copy", "clone"})) return true;
-  const PriceClass price = aten_row(op).price;
+  const plan::PriceClass price = aten_row(op).price;
   return price == P::norm || price == P::activation || price == P::loss ||
          one_of(op.op, {"sum", "mean", "amax", "var_mean"});
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -7,15 +7,15 @@
 #include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Bytes at the step's fullest moment, by kind; they add up to `arena`.
-Memory eager_memory(const Plan& plan);
-Memory step_memory(const RunSpec& spec, const Plan& plan);
+plan::Memory eager_memory(const plan::Plan& plan);
+plan::Memory step_memory(const RunSpec& spec, const plan::Plan& plan);
 /// DistributedDataParallel reduces gradients in buckets of their whole size, beside them
 /// ("gradient_as_bucket_view" in its documentation).
 inline bool has_buckets(const NetSpec& net, int64_t dp, int64_t zero) {
   return net.recorded() && dp > 1 && zero == 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -5,7 +5,7 @@
 
 #include "model/nets/traced/aten.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 class KernelCutter {
@@ -59,4 +59,4 @@ TracedKernels kernels_of(const std::vector<TracedOp>& ops, bool compiled) {
   return cutter.take();
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

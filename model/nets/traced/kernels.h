@@ -9,7 +9,7 @@
 
 #include "model/base/spec/traced_net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 using TracedKernel = std::vector<int32_t>;  // ops, in order
 struct TracedKernels {
@@ -18,4 +18,4 @@ struct TracedKernels {
 };
 TracedKernels kernels_of(const std::vector<TracedOp>& ops, bool compiled);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -5,7 +5,7 @@
 #include "model/base/error.h"
 #include "model/nets/traced/aten.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 using Axes = std::map<std::string, int>;
@@ -151,10 +151,10 @@ class DefinitionCutter {
   void row(TracedOp& op, bool backward) {
     const AtenRow r = aten_row(op);
     if (op.op.find("norm") != std::string::npos) refuse(op, "normalises what is cut");
-    if (r.price == PriceClass::loss || op.op.starts_with("_log_softmax"))
+    if (r.price == plan::PriceClass::loss || op.op.starts_with("_log_softmax"))
       refuse(op, "is a loss of what is cut");
     if (op.op == "embedding") refuse(op, "is no linear layer");
-    if (r.price == PriceClass::reduction && !backward) refuse(op, "reduces what is cut");
+    if (r.price == plan::PriceClass::reduction && !backward) refuse(op, "reduces what is cut");
     if (op.pointwise) {
       int64_t most = 0;
       for (const TracedOperand& o : op.in)
@@ -277,4 +277,4 @@ TensorCutNet tensor_cut(const TracedSpec& spec, Amp amp, int64_t tp) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -16,7 +16,7 @@
 #include "model/base/net_specs/traced.h"
 #include "model/base/spec/traced_net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct TensorCutNet {
   std::shared_ptr<const TracedGraph> graph;
@@ -25,4 +25,4 @@ struct TensorCutNet {
 };
 TensorCutNet tensor_cut(const TracedSpec& spec, Amp amp, int64_t tp);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -11,7 +11,7 @@
 #include "model/nets/traced/tensor_cut.h"
 #include "model/nets/traced/traced_part.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 /// The parts of a spec, which may be fewer than its file's: equal ones stand for each other.
@@ -75,13 +75,13 @@ class Traced : public Net {
     add_batch();
     metrics_ = {{"loss", 0, 1}};
   }
-  ImageAttrs fetch() const override { return {.rows = at_.full_rows, .batch = at_.batch}; }
-  void before_optimizer(const Parameters& params) override {
+  plan::ImageAttrs fetch() const override { return {.rows = at_.full_rows, .batch = at_.batch}; }
+  void before_optimizer(const plan::Parameters& params) override {
     for (const std::string& name : shared_.twice)
       if (const auto held = shared_.parameters.find(name); held != shared_.parameters.end())
         sum_tied_gradient(shared_.e, at_, params, held->second);
   }
-  void fetched(size_t tensor, const View& v) override {
+  void fetched(size_t tensor, const plan::View& v) override {
     const auto [at, place] = readers_.at(tensor);
     part(at).set_batch(place, v);
   }
@@ -133,7 +133,7 @@ class Traced : public Net {
         const bool last = i + 1 == static_cast<int32_t>(parts_.size());
         batch_.push_back(
             {shared_.graph.parts[static_cast<size_t>(kept_.kept()[static_cast<size_t>(i)])].batch[k],
-             last ? BatchRole::target : BatchRole::input, i, v.type.stored, v.count(1),
+             last ? plan::BatchRole::target : plan::BatchRole::input, i, v.type.stored, v.count(1),
              std::max<int64_t>(1, v.count(at_.batch)), true});
         readers_.emplace_back(static_cast<size_t>(i), k);
       }
@@ -153,11 +153,11 @@ std::unique_ptr<Net> make_net(const TracedSpec& n, Emission& e, const Sharding& 
   return std::make_unique<Traced>(n, e, at);
 }
 
-std::vector<Part> parts_of(const TracedSpec& n) {
+std::vector<plan::Part> parts_of(const TracedSpec& n) {
   const std::shared_ptr<const TracedNet> net = n.net();
   const std::vector<int32_t> same = net->same_as(), kept = n.part_indices();
   std::map<int32_t, int32_t> first;
-  std::vector<Part> parts;
+  std::vector<plan::Part> parts;
   for (const int32_t i : kept) {
     const TracedPart& p = net->fp32.parts[static_cast<size_t>(i)];
     const auto at = static_cast<int32_t>(parts.size());
@@ -212,4 +212,4 @@ void check_priced(const TracedSpec& n) {
     }
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -10,14 +10,14 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const TracedSpec& n, Emission& e, const Sharding& at);
-std::vector<Part> parts_of(const TracedSpec& n);
+std::vector<plan::Part> parts_of(const TracedSpec& n);
 TracedSpec distinct_parts(TracedSpec n);
 NetLimits limits_of(const TracedSpec& n);
 
 /// Throws ConfigError for ops without a price, with their modules and lines.
 void check_priced(const TracedSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -5,7 +5,7 @@
 
 #include "model/nets/traced/aten.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 TracedNetPart::TracedNetPart(int index, const TracedPart& part, TracedShared& shared,
                              std::vector<std::string> own)
@@ -52,7 +52,7 @@ void TracedNetPart::declare(Declare& d) {
     const bool twice = s_.twice.contains(name);
     const Held held = !twice ? Held::once : index() == 0 ? Held::first_of_two : Held::second_of_two;
     d.tensor(s_.parameters[name], false,
-             {{name, shape, Init::normal, kSigma, axis == s_.axes.end() ? -1 : axis->second}}, held);
+             {{name, shape, plan::Init::normal, kSigma, axis == s_.axes.end() ? -1 : axis->second}}, held);
   }
 }
 
@@ -63,25 +63,25 @@ void TracedNetPart::set_tied(int32_t value, const std::string& parameter) {
 
 // ---- buffers ----
 
-View TracedNetPart::sized(int32_t value, bool kept, const std::string& name) {
+plan::View TracedNetPart::sized(int32_t value, bool kept, const std::string& name) {
   const TracedValue& v = d_.values[static_cast<size_t>(value)];
   return s_.e.b.saved_or_scratch(name, v.type.stored, std::max<int64_t>(1, v.count(s_.at.batch)), kept);
 }
 
-View TracedNetPart::receive_buffer(size_t i) {
-  const InPart here(s_.e.b, index());
+plan::View TracedNetPart::receive_buffer(size_t i) {
+  const plan::InPart here(s_.e.b, index());
   return sized(static_cast<int32_t>(i), true, path() + ".input" + std::to_string(i));
 }
 
-View TracedNetPart::own_parameter(int32_t value) const {
+plan::View TracedNetPart::own_parameter(int32_t value) const {
   const std::string& name = part_.parameters[parameter_.at(value)];
   const auto found = s_.parameters.find(name);
-  return found == s_.parameters.end() ? View{} : found->second;
+  return found == s_.parameters.end() ? plan::View{} : found->second;
 }
 
 // Binds what exists before a pass.
 void TracedNetPart::bind() {
-  const InPart here(s_.e.b, index());
+  const plan::InPart here(s_.e.b, index());
   for (const auto& [value, place] : parameter_) views_[static_cast<size_t>(value)] = own_parameter(value);
   for (size_t i = 0; i < d_.batch.size(); ++i) views_[static_cast<size_t>(d_.batch[i])] = batch_[i];
   for (size_t i = 0; i < d_.states.size(); ++i) {
@@ -95,9 +95,9 @@ void TracedNetPart::bind() {
 }
 
 // The buffer of a value: the one that is meant for it, or a new one.
-View TracedNetPart::result_of(int32_t value, const std::string& name) {
+plan::View TracedNetPart::result_of(int32_t value, const std::string& name) {
   value = equal_to(value);
-  View& at = views_[static_cast<size_t>(value)];
+  plan::View& at = views_[static_cast<size_t>(value)];
   if (at) return at;
   if (const auto place = places_.find(value); place != places_.end()) return at = place->second;
   const auto i = static_cast<size_t>(value);
@@ -168,16 +168,16 @@ bool TracedNetPart::outside(const TracedKernel& kernel) const {
 }
 
 void TracedNetPart::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
-  Builder& b = s_.e.b;
+  plan::Builder& b = s_.e.b;
   places_.clear(), sums_.clear();
   keep_ = checkpoints_ = false;
-  const auto arrive = [&](int32_t value, const View& at) {
+  const auto arrive = [&](int32_t value, const plan::View& at) {
     if (value >= 0) views_[static_cast<size_t>(value)] = at;
   };
   std::set<int32_t> arriving(d_.gradients_in.begin(), d_.gradients_in.end());
   arriving.insert(d_.carried_in.begin(), d_.carried_in.end());
   for (const TracedOp& op : d_.backward)  // an earlier micro-batch's
-    for (const TracedOperand& o : op.out) views_[static_cast<size_t>(o.value)] = View{};
+    for (const TracedOperand& o : op.out) views_[static_cast<size_t>(o.value)] = plan::View{};
   for (size_t port = 0; port < gives_.size(); ++port)
     arrive(d_.gradient_of_result(gives_[port]), out[port].dx);
   for (size_t i = 0; i < d_.carried_in.size(); ++i)
@@ -190,7 +190,7 @@ void TracedNetPart::backward(const std::vector<Gradient>& out, std::vector<Gradi
       places_.try_emplace(value, in[i].dx);
   }
   for (const auto& [value, place] : gradient_) {
-    const View parameter = own_parameter(d_.parameters[place].value);
+    const plan::View parameter = own_parameter(d_.parameters[place].value);
     const TracedValue& v = d_.values[static_cast<size_t>(value)];
     const bool whole = v.type.stored == DType::f32 && v.count(s_.at.batch) == parameter.count;
     if (whole && b.trained(parameter) && !s_.e.accumulates()) places_.try_emplace(value, b.grad(parameter));
@@ -199,7 +199,7 @@ void TracedNetPart::backward(const std::vector<Gradient>& out, std::vector<Gradi
   for (size_t i = 0; i < in.size(); ++i) {
     const int32_t value = d_.gradients_out[i];
     if (value < 0 || shares_gradient_with(i) >= 0) continue;
-    const View& at = views_[static_cast<size_t>(value)];
+    const plan::View& at = views_[static_cast<size_t>(value)];
     if (at && at.buffer != in[i].dx.buffer && at.count >= in[i].dx.count)
       b.convert(path() + "/gradient" + std::to_string(i) + "/backward", at.slice(0, in[i].dx.count),
                 in[i].dx);
@@ -217,14 +217,14 @@ void TracedNetPart::run(const std::vector<TracedOp>& ops, const std::vector<Trac
     if (kernel.size() > 1) {
       run_fused(ops, kernel, at);
     } else {
-      std::vector<View> in, out;
+      std::vector<plan::View> in, out;
       for (const TracedOperand& o : op.in)
         in.push_back(result_of(o.value, path() + "." + op.op + ".operand"));
       for (const TracedOperand& o : op.out) out.push_back(result_of(o.value, at));
       emit_aten(s_.e.b, {.op = op, .samples = s_.at.batch, .tf32 = tf32, .path = at}, in, out);
       if (op.partial && s_.at.tp > 1)
-        s_.e.b.emit<OpKind::all_reduce>(at + "/all_reduce", {.group = s_.at.tp_group}, {out[0]}, {out[0]},
-                                        Lane::tp);
+        s_.e.b.emit<plan::OpKind::all_reduce>(at + "/all_reduce", {.group = s_.at.tp_group}, {out[0]},
+                                              {out[0]}, plan::Lane::tp);
     }
     for (const int32_t i : kernel) settle(at, ops[static_cast<size_t>(i)]);
   }
@@ -240,11 +240,13 @@ void TracedNetPart::run_fused(const std::vector<TracedOp>& ops, const TracedKern
       for (const TracedOperand& o : ops[i].in) outside.insert(equal_to(o.value));
   for (const auto* ends : {&d_.gives, &d_.gradients_out, &d_.carried_out})
     for (const int32_t value : *ends) outside.insert(equal_to(value));
-  PricedAttrs a{.op = ops[static_cast<size_t>(kernel.back())].op, .price = PriceClass::activation};
+  plan::PricedAttrs a{.op = ops[static_cast<size_t>(kernel.back())].op,
+                      .price = plan::PriceClass::activation};
   for (const int32_t i : kernel) {
     const TracedOp& op = ops[static_cast<size_t>(i)];
     const AtenRow row = aten_row(op);
-    if (row.price == PriceClass::norm || row.price == PriceClass::loss) a.price = row.price, a.op = op.op;
+    if (row.price == plan::PriceClass::norm || row.price == plan::PriceClass::loss)
+      a.price = row.price, a.op = op.op;
     int64_t largest = 0;
     for (const TracedOperand& o : op.in) {
       largest = std::max(largest, o.elements(s_.at.batch));
@@ -257,28 +259,29 @@ void TracedNetPart::run_fused(const std::vector<TracedOp>& ops, const TracedKern
     }
     a.vector_flops += row.vector_flops * static_cast<double>(largest);
   }
-  std::vector<View> reads, writes;
+  std::vector<plan::View> reads, writes;
   for (const auto& [value, bytes] : read)
     if (bytes > 0) reads.push_back(result_of(value, path + ".operand")), a.bytes_read += bytes;
   for (const auto& [value, bytes] : written)
     if (outside.contains(value) || needed_[static_cast<size_t>(value)] || gradient_.contains(value))
       writes.push_back(result_of(value, path)), a.bytes_written += bytes;
-  if (!writes.empty()) s_.e.b.emit<OpKind::priced>(path, std::move(a), std::move(reads), std::move(writes));
+  if (!writes.empty())
+    s_.e.b.emit<plan::OpKind::priced>(path, std::move(a), std::move(reads), std::move(writes));
 }
 
 // Adds a parameter's gradient to those of earlier micro-batches, or brings it into its form.
 void TracedNetPart::settle(const std::string& path, const TracedOp& op) {
-  Builder& b = s_.e.b;
+  plan::Builder& b = s_.e.b;
   for (const TracedOperand& o : op.out) {
     const auto found = gradient_.find(o.value);
     if (found == gradient_.end()) continue;
-    const View parameter = own_parameter(d_.parameters[found->second].value);
-    const View& at = views_[static_cast<size_t>(o.value)];
+    const plan::View parameter = own_parameter(d_.parameters[found->second].value);
+    const plan::View& at = views_[static_cast<size_t>(o.value)];
     if (!at || !b.trained(parameter)) continue;
-    const View to = b.grad(parameter);
+    const plan::View to = b.grad(parameter);
     if (at.buffer == to.buffer && at.offset == to.offset) continue;
-    b.emit<OpKind::cast>(path + "/gradient", {.count = to.count, .accumulate = s_.e.accumulates()},
-                         {at.slice(0, std::min(at.count, to.count))}, {to});
+    b.emit<plan::OpKind::cast>(path + "/gradient", {.count = to.count, .accumulate = s_.e.accumulates()},
+                               {at.slice(0, std::min(at.count, to.count))}, {to});
   }
 }
 
@@ -299,7 +302,7 @@ int TracedNetPart::shares_gradient_with(size_t i) const {
   return -1;
 }
 
-View TracedNetPart::last_gradient(bool) const {
+plan::View TracedNetPart::last_gradient(bool) const {
   for (size_t i = d_.backward.size(); i-- > 0;)
     for (const TracedOperand& o : d_.backward[i].out)
       if (const auto found = gradient_.find(o.value); found != gradient_.end())
@@ -316,4 +319,4 @@ std::vector<int> TracedNetPart::backward_reads() const {
   return {homes.begin(), homes.end()};
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

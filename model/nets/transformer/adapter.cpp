@@ -5,7 +5,7 @@
 #include "model/base/error.h"
 #include "model/base/names/named_factor.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 std::string without_last(const std::string& name) {
@@ -21,16 +21,16 @@ std::string list_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string stem_of(const std::vector<Param>& weights) {
+std::string stem_of(const std::vector<plan::Param>& weights) {
   const std::string stem = without_last(weights[0].name);
   return weights.size() == 1 ? stem : without_last(stem);
 }
 
-void check_names(const RunSpec& spec, const Plan& plan) {
+void check_names(const RunSpec& spec, const plan::Plan& plan) {
   const TrainSpec& t = spec.train;
   std::vector<std::string> names, adapters;
   bool trains = false;
-  for (const Tensor& x : plan.tensors) {
+  for (const plan::Tensor& x : plan.tensors) {
     trains |= !x.frozen;
     const bool adapter = x.name.ends_with(kLoraA) || x.name.ends_with(kLoraB);
     (adapter ? adapters : names).push_back(x.name);
@@ -61,4 +61,4 @@ void check_names(const RunSpec& spec, const Plan& plan) {
     throw ConfigError(spec.file, "train.freeze", "leaves nothing to train", "freeze less, or add adapters");
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -13,7 +13,7 @@
 #include "model/base/spec/spec.h"
 #include "model/nets/layers.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Adapter {
   Linear a, b;  // in -> rank, rank -> out
@@ -21,7 +21,7 @@ struct Adapter {
 };
 
 /// Name of the linear with these weights: "blocks.0.attn" of its q, k and v, "head" of head.weight.
-std::string stem_of(const std::vector<Param>& weights);
+std::string stem_of(const std::vector<plan::Param>& weights);
 
 inline constexpr const char *kLoraA = ".lora_A.weight", *kLoraB = ".lora_B.weight";
 
@@ -35,6 +35,6 @@ inline bool frozen(const TrainSpec& t, const std::string& name) {
 /// Throws ConfigError if nothing is left to train, or if a pattern of train.freeze, lora_targets, no_decay or
 /// lr_factors matches no parameter. `plan`: of any rank.
 /// and where nothing is left to train. `plan`: of any rank.
-void check_names(const RunSpec& spec, const Plan& plan);
+void check_names(const RunSpec& spec, const plan::Plan& plan);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -23,7 +23,7 @@
 #include "model/nets/transformer/latent.h"
 #include "model/nets/windows/attention.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Block : public NetPart {
  public:
@@ -35,14 +35,14 @@ class Block : public NetPart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View receive_buffer(size_t) override;
+  plan::View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
   int shares_gradient_with(size_t) const override { return 0; }
   /// After a step's metrics: biases of experts move.
   void after_metrics() {
     if (experts_) experts_->shift_bias();
   }
-  View last_gradient(bool weight) const override {
+  plan::View last_gradient(bool weight) const override {
     return !weight     ? norm1_.gamma
            : windowed_ ? windowed_->weight()
            : latent_   ? latent_->first_weight()
@@ -50,31 +50,31 @@ class Block : public NetPart {
   }
 
  private:
-  ActivationAttrs activation_rows() const;
+  plan::ActivationAttrs activation_rows() const;
   void head_norms(const std::string& pass, bool keep);
-  void head_norms_backward(const View& dqkv);
+  void head_norms_backward(const plan::View& dqkv);
   Rows rows_of(int64_t heads) const { return {R_, heads, qkv_width_, qkv_width_}; }
-  View heads_of(const View& qkv, bool keys) const;
-  void rotary(OpKind kind, const std::string& path, const View& qkv);
-  void dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
-                        int64_t stream);
+  plan::View heads_of(const plan::View& qkv, bool keys) const;
+  void rotary(plan::OpKind kind, const std::string& path, const plan::View& qkv);
+  void dropout_backward(const std::string& path, const plan::View& dy, const plan::View& mask,
+                        const Linear& of, int64_t stream);
   int64_t attention_stream() const { return 2 * index(); }  // of random numbers
   int64_t mlp_stream() const { return 2 * index() + 1; }
   void declare_attention(Declare& d);
-  View attention(const std::string& pass, bool keep);
-  View attention_inputs(const std::string& pass, bool keep);
-  View result_backward(const View& part);
-  View attention_backward(const View& part);
-  View mlp(const std::string& pass, bool keep, bool result);
+  plan::View attention(const std::string& pass, bool keep);
+  plan::View attention_inputs(const std::string& pass, bool keep);
+  plan::View result_backward(const plan::View& part);
+  plan::View attention_backward(const plan::View& part);
+  plan::View mlp(const std::string& pass, bool keep, bool result);
   void declare_mlp(Declare& d);
-  void widen(const std::string& pass, const View& h, bool keep);
-  View mlp_backward(const View& part);
-  View pass_mlp_backward(const View& dy, const View& part);
+  void widen(const std::string& pass, const plan::View& h, bool keep);
+  plan::View mlp_backward(const plan::View& part);
+  plan::View pass_mlp_backward(const plan::View& dy, const plan::View& part);
   bool has_mlp() const { return shape_.hidden > 0; }
 
   const std::string name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const BlockShape shape_;
@@ -89,9 +89,9 @@ class Block : public NetPart {
   Flow in_;
   Norm norm1_, norm2_, q_norm_, k_norm_;
   Linear qkv_, proj_, fc1_, fc2_;
-  Core core_;                  // operands and results of attention proper
-  View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks
-  View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
+  Core core_;                        // operands and results of attention proper
+  plan::View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks
+  plan::View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

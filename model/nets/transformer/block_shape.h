@@ -8,7 +8,7 @@
 #include "model/base/spec/settings.h"
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct ExpertsShape {
   int64_t experts = 0, top = 0, hidden = 0;  // top: of a token; hidden: of one
@@ -33,8 +33,8 @@ struct BlockShape {
   bool swiglu = false;           // else `activation`
   ExpertsShape of_experts = {};  // beside the MLP
   Activation activation = Activation::gelu;
-  View rotary = {};      // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
-  bool qk_norm = false;  // RMSNorm of each head of queries and keys
+  plan::View rotary = {};  // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
+  bool qk_norm = false;    // RMSNorm of each head of queries and keys
   bool causal = false;
   int64_t window = 0;           // causal: tokens that one attends to at most, the last ones; 0: all
   float score_growth = 1;       // of attention, beside 1/sqrt(head_dim)
@@ -49,4 +49,4 @@ inline Activation activation_of(Gelu gelu) {
   return gelu == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -6,12 +6,12 @@
 #pragma once
 #include "model/nets/layers.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// `a`: rows of columns, the first of class column0. Under tensor parallelism a rank holds some columns;
 /// only each row's largest logit, sum of exponentials and label's logit are exchanged. `labels` [m] f32 or
 /// i32.
-void cross_entropy_forward(Emission& e, const Sharding& at, CrossEntropyAttrs a, const View& logits,
-                           const View& labels, const View& dlogits);
+void cross_entropy_forward(Emission& e, const Sharding& at, plan::CrossEntropyAttrs a,
+                           const plan::View& logits, const plan::View& labels, const plan::View& dlogits);
 
-}  // namespace isobar
+}  // namespace isobar::nets

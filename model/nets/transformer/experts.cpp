@@ -8,7 +8,7 @@
 #include "model/base/net_specs/parts/experts.h"
 #include "model/nets/declare.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 constexpr int64_t kMetrics = 4;  // of a net with experts: loss, imbalance, balance, dropped
@@ -44,19 +44,19 @@ Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string 
 void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
   d.router(router_, name_ + ".router", D, shape_.experts);
-  if (shape_.sigmoid) d.state(bias_, {name_ + ".router.bias", {shape_.experts}, Init::zero});
-  const int64_t named = e_.use == PlanUse::prices ? 1 : shape_.experts;
+  if (shape_.sigmoid) d.state(bias_, {name_ + ".router.bias", {shape_.experts}, plan::Init::zero});
+  const int64_t named = e_.use == plan::PlanUse::prices ? 1 : shape_.experts;
   for (int64_t i = up_params_.empty() ? 0 : named; i < named; ++i) {
     const std::string name = name_ + ".experts." + std::to_string(i);
-    up_params_.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
-    up_params_.push_back({name + ".up.weight", {hidden, D}, Init::normal, kSigma, 0});
-    down_params_.push_back({name + ".fc2.weight", {D, hidden}, Init::normal, kSigma, 1});
+    up_params_.push_back({name + ".gate.weight", {hidden, D}, plan::Init::normal, kSigma, 0});
+    up_params_.push_back({name + ".up.weight", {hidden, D}, plan::Init::normal, kSigma, 0});
+    down_params_.push_back({name + ".fc2.weight", {D, hidden}, plan::Init::normal, kSigma, 1});
   }
   d.experts(up_, D, 2 * hidden, shape_.experts, up_params_, named == 1);
   d.experts(down_, hidden, D, shape_.experts, down_params_, named == 1);
 }
 
-RouteAttrs Experts::attrs() const {
+plan::RouteAttrs Experts::attrs() const {
   const int64_t sample = e_.spec.net.tokens();
   const auto samples = static_cast<double>(e_.spec.train.global_batch);
   const bool counts = at_.at.tp == 0;
@@ -76,90 +76,92 @@ RouteAttrs Experts::attrs() const {
 
 // ---- forward ----
 
-void Experts::route(const std::string& pass, const View& h, bool keep) {
+void Experts::route(const std::string& pass, const plan::View& h, bool keep) {
   const int64_t R = at_.full_rows, E = shape_.experts;
   const auto held = [&](const char* what, DType t, int64_t count) {
     return b_.saved_or_scratch(path_ + "." + what, t, count, keep);
   };
   logits_ = held("logits", DType::f32, R * E);
-  layers_.linear_forward(path_ + "/router" + pass, router_, h, logits_, R, View{});
+  layers_.linear_forward(path_ + "/router" + pass, router_, h, logits_, R, plan::View{});
   order_ = held("order", DType::i32, copies_);
   place_ = held("place", DType::i32, copies_);
   chosen_ = held("chosen", DType::i32, copies_);
   weights_ = held("weights", DType::f32, copies_);
   lse_ = held("lse", DType::f32, R);
   sums_ = held("sums", DType::f32, 2 * at_.batch * E);
-  const View all = held("offsets", DType::i32, at_.ep * (E + 1)), own = all.slice(at_.owner * (E + 1), E + 1);
-  const std::vector<View> to{order_, place_, chosen_, own, weights_, lse_, sums_};
-  RouteAttrs a = attrs();
-  View counts;
+  const plan::View all = held("offsets", DType::i32, at_.ep * (E + 1)),
+                   own = all.slice(at_.owner * (E + 1), E + 1);
+  const std::vector<plan::View> to{order_, place_, chosen_, own, weights_, lse_, sums_};
+  plan::RouteAttrs a = attrs();
+  plan::View counts;
   if (limited() && at_.cp_group >= 0) {  // once more with the counts of earlier ranks
-    b_.emit<OpKind::route>(path_ + "/route/counts" + pass, a, {logits_, bias_, View{}}, to);
+    b_.emit<plan::OpKind::route>(path_ + "/route/counts" + pass, a, {logits_, bias_, plan::View{}}, to);
     counts = counts_of_ranks(pass, sums_);
     a.ranks_before = at_.at.cp;
   }
   a.capacity = shape_.capacity;
-  b_.emit<OpKind::route>(path_ + "/route" + pass, a, {logits_, bias_, counts}, to);
+  b_.emit<plan::OpKind::route>(path_ + "/route" + pass, a, {logits_, bias_, counts}, to);
   own_offsets_ = up_.offsets = down_.offsets = own;
   if (divided()) share_offsets(pass, all, keep);
   if (at_.cp_group >= 0)  // a sample's shares are those of all its tokens
-    b_.emit<OpKind::all_reduce>(path_ + "/route" + pass + "/all_reduce", {.group = at_.cp_group}, {sums_},
-                                {sums_}, Lane::cp);
+    b_.emit<plan::OpKind::all_reduce>(path_ + "/route" + pass + "/all_reduce", {.group = at_.cp_group},
+                                      {sums_}, {sums_}, plan::Lane::cp);
 }
 
-View Experts::counts_of_ranks(const std::string& pass, const View& sums) const {
-  const View all = b_.scratch(path_ + ".counts", DType::f32, at_.cp * sums.count);
-  b_.emit<OpKind::all_gather>(path_ + "/route/counts" + pass + "/all_gather", {.group = at_.cp_group}, {sums},
-                              {all}, Lane::cp);
+plan::View Experts::counts_of_ranks(const std::string& pass, const plan::View& sums) const {
+  const plan::View all = b_.scratch(path_ + ".counts", DType::f32, at_.cp * sums.count);
+  b_.emit<plan::OpKind::all_gather>(path_ + "/route/counts" + pass + "/all_gather", {.group = at_.cp_group},
+                                    {sums}, {all}, plan::Lane::cp);
   return all;
 }
 
 // Each rank's offsets on all ranks, and from them those of this rank's experts among what it receives
-void Experts::share_offsets(const std::string& pass, const View& all, bool keep) {
+void Experts::share_offsets(const std::string& pass, const plan::View& all, bool keep) {
   const int64_t E = shape_.experts, held = E / at_.ep;
   offsets_ = all;
-  b_.emit<OpKind::all_gather>(path_ + "/offsets" + pass + "/all_gather", {.group = at_.ep_group},
-                              {up_.offsets}, {all}, Lane::ep);
+  b_.emit<plan::OpKind::all_gather>(path_ + "/offsets" + pass + "/all_gather", {.group = at_.ep_group},
+                                    {up_.offsets}, {all}, plan::Lane::ep);
   up_.offsets = down_.offsets = b_.saved_or_scratch(path_ + ".received.offsets", DType::i32, held + 1, keep);
-  b_.emit<OpKind::expert_offsets>(path_ + "/offsets" + pass,
-                                  {.ranks = at_.ep, .experts = E, .first = at_.owner * held, .held = held},
-                                  {all}, {up_.offsets});
+  b_.emit<plan::OpKind::expert_offsets>(
+      path_ + "/offsets" + pass, {.ranks = at_.ep, .experts = E, .first = at_.owner * held, .held = held},
+      {all}, {up_.offsets});
 }
 
 void Experts::metrics(const std::string& pass) const {
-  RouteAttrs a = attrs();
+  plan::RouteAttrs a = attrs();
   a.balance = a.z = 0;
   a.capacity = shape_.capacity;
   a.weight =
       static_cast<float>(1.0 / static_cast<double>(e_.spec.train.global_batch * shape_.blocks * at_.cp));
-  b_.emit<OpKind::router_metrics>(path_ + "/router_metrics" + pass, a, {sums_, b_.plan.scalars},
-                                  {b_.plan.metrics.slice(1, kMetrics - 1), at_.at.cp == 0 ? load() : View{}});
+  b_.emit<plan::OpKind::router_metrics>(
+      path_ + "/router_metrics" + pass, a, {sums_, b_.plan.scalars},
+      {b_.plan.metrics.slice(1, kMetrics - 1), at_.at.cp == 0 ? load() : plan::View{}});
 }
 
 // Copies of each expert, behind the metrics and summed with them; a sample's counts are those of all its
 // tokens, so that one rank of context parallelism tells them.
-View Experts::load() const {
+plan::View Experts::load() const {
   if (shape_.bias_rate == 0) return {};
   return b_.plan.metrics.slice(kMetrics + number_ * shape_.experts, shape_.experts);
 }
 
 void Experts::shift_bias() {
   if (!bias_ || shape_.bias_rate == 0) return;
-  b_.emit<OpKind::shift_bias>(
+  b_.emit<plan::OpKind::shift_bias>(
       path_ + "/shift_bias",
       {.rows = 1, .cols = shape_.experts, .weight = static_cast<float>(shape_.bias_rate)}, {bias_, load()},
       {bias_});
 }
 
 // The tokens' rows, copied in the order of experts
-View Experts::copies(const std::string& path, const View& rows, const View& to) const {
-  b_.emit<OpKind::dispatch>(path, {.rows = at_.full_rows, .cols = width_, .top = shape_.top}, {rows, order_},
-                            {to});
+plan::View Experts::copies(const std::string& path, const plan::View& rows, const plan::View& to) const {
+  b_.emit<plan::OpKind::dispatch>(path, {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
+                                  {rows, order_}, {to});
   return to;
 }
 
 // A buffer of rows that are received, of which prices take those of the busiest rank
-View Experts::received(const View& room) const {
+plan::View Experts::received(const plan::View& room) const {
   b_.plan.buffers[room.buffer].filled =
       std::min(1.0, busiest_ * static_cast<double>(copies_) / static_cast<double>(room_));
   return room;
@@ -169,20 +171,20 @@ int64_t Experts::expected_rows() const {
   return std::llround(busiest_ * static_cast<double>(copies_));
 }
 
-View Experts::held(const char* what, DType t, int64_t cols, bool keep) const {
+plan::View Experts::held(const char* what, DType t, int64_t cols, bool keep) const {
   return received(b_.saved_or_scratch(path_ + what, t, room_ * cols, keep));
 }
 
-void Experts::send(const std::string& path, const View& from, const View& to, bool back) const {
-  TransferAttrs a{.group = at_.ep_group};
+void Experts::send(const std::string& path, const plan::View& from, const plan::View& to, bool back) const {
+  plan::TransferAttrs a{.group = at_.ep_group};
   a.width = to.count / (back ? copies_ : room_);
   a.back = back;
-  b_.emit<OpKind::all_to_all>(path + "/all_to_all", a, {from, offsets_}, {to}, Lane::ep);
+  b_.emit<plan::OpKind::all_to_all>(path + "/all_to_all", a, {from, offsets_}, {to}, plan::Lane::ep);
 }
 
 // Copies of tokens' rows, on the ranks of their experts
-View Experts::to_experts(const std::string& path, const std::string& name, const View& rows,
-                         const View& to) const {
+plan::View Experts::to_experts(const std::string& path, const std::string& name, const plan::View& rows,
+                               const plan::View& to) const {
   if (!divided()) return copies(path, rows, to);
   send(path, copies(path, rows, b_.scratch(name + ".leaving", e_.act, copies_ * width_)), received(to),
        false);
@@ -190,14 +192,15 @@ View Experts::to_experts(const std::string& path, const std::string& name, const
 }
 
 // Rows of copies, on the ranks of their tokens
-View Experts::to_tokens(const std::string& path, const std::string& name, const View& rows) const {
+plan::View Experts::to_tokens(const std::string& path, const std::string& name,
+                              const plan::View& rows) const {
   if (!divided()) return rows;
-  const View to = b_.scratch(name + ".returned", e_.act, copies_ * width_);
+  const plan::View to = b_.scratch(name + ".returned", e_.act, copies_ * width_);
   send(path, rows, to, true);
   return to;
 }
 
-void Experts::dispatch(const std::string& pass, const View& h, bool keep) {
+void Experts::dispatch(const std::string& pass, const plan::View& h, bool keep) {
   route(pass, h, keep);
   if (pass == "/forward") metrics(pass);
   // Copies of this rank's tokens are made again for backward; those of other ranks' are kept.
@@ -208,57 +211,58 @@ void Experts::dispatch(const std::string& pass, const View& h, bool keep) {
   if (divided()) send(path_ + "/weights" + pass, weights_, scale_, false);
 }
 
-void Experts::forward(const std::string& pass, const View& y, bool keep, bool result) {
+void Experts::forward(const std::string& pass, const plan::View& y, bool keep, bool result) {
   u_ = held(".experts.u", e_.act, up_.out, keep);
   g_ = held(".experts.g", e_.act, down_.in, keep);
-  layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x_, u_, copies_, View{});
-  b_.emit<OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = expected_rows(), .cols = down_.in},
-                          {u_, scale_, rows()}, {g_});
+  layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x_, u_, copies_, plan::View{});
+  b_.emit<plan::OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = expected_rows(), .cols = down_.in},
+                                {u_, scale_, rows()}, {g_});
   if (!result) return;
-  const View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
-  layers_.linear_forward(path_ + "/experts/fc2" + pass, down_, g_, o, copies_, View{});
-  b_.emit<OpKind::combine>(
+  const plan::View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
+  layers_.linear_forward(path_ + "/experts/fc2" + pass, down_, g_, o, copies_, plan::View{});
+  b_.emit<plan::OpKind::combine>(
       path_ + "/combine" + pass, {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
       {to_tokens(path_ + "/combine" + pass, path_ + ".experts.o", o), place_, taken()}, {y});
 }
 
 // ---- backward ----
 
-void Experts::dispatch_gradient(const View& dy) {
+void Experts::dispatch_gradient(const plan::View& dy) {
   do_ = to_experts(path_ + "/combine/backward", path_ + ".experts.do", dy,
                    e_.operand(path_ + ".experts.do", e_.act, room_ * width_));
 }
 
-void Experts::backward(const View& h, const View& own, const View& dh) {
+void Experts::backward(const plan::View& h, const plan::View& own, const plan::View& dh) {
   const int64_t R = at_.full_rows, D = width_;
   const std::string experts = path_ + "/experts";
-  const View dg = received(b_.scratch(path_ + ".experts.dg", e_.act, room_ * down_.in));
+  const plan::View dg = received(b_.scratch(path_ + ".experts.dg", e_.act, room_ * down_.in));
   layers_.linear_backward_input(experts + "/fc2", down_, do_, dg, copies_);
   layers_.linear_backward_weight(experts + "/fc2", down_, g_, do_, copies_);
-  const View du = received(e_.operand(path_ + ".experts.du", e_.act, room_ * up_.out)),
-             dscale = received(b_.scratch(path_ + ".experts.dweights", DType::f32, room_));
-  b_.emit<OpKind::swiglu_backward>(experts + "/swiglu/backward", {.rows = expected_rows(), .cols = down_.in},
-                                   {u_, dg, scale_, rows()}, {du, dscale});
-  const View dx = received(b_.scratch(path_ + ".experts.dx", e_.act, room_ * D));
+  const plan::View du = received(e_.operand(path_ + ".experts.du", e_.act, room_ * up_.out)),
+                   dscale = received(b_.scratch(path_ + ".experts.dweights", DType::f32, room_));
+  b_.emit<plan::OpKind::swiglu_backward>(experts + "/swiglu/backward",
+                                         {.rows = expected_rows(), .cols = down_.in},
+                                         {u_, dg, scale_, rows()}, {du, dscale});
+  const plan::View dx = received(b_.scratch(path_ + ".experts.dx", e_.act, room_ * D));
   layers_.linear_backward_input(experts + "/fc1", up_, du, dx, copies_);
-  const View back = to_tokens(path_ + "/dispatch/backward", path_ + ".experts.dx", dx);
-  View dweights = dscale;
+  const plan::View back = to_tokens(path_ + "/dispatch/backward", path_ + ".experts.dx", dx);
+  plan::View dweights = dscale;
   if (divided()) {
     dweights = b_.scratch(path_ + ".dweights", DType::f32, copies_);
     send(path_ + "/weights/backward", dscale, dweights, true);
   }
-  const View x = divided() ? x_
-                           : copies(path_ + "/dispatch/recompute", h,
-                                    e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
+  const plan::View x = divided() ? x_
+                                 : copies(path_ + "/dispatch/recompute", h,
+                                          e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
   layers_.linear_backward_weight(experts + "/fc1", up_, x, du, copies_);
-  b_.emit<OpKind::combine>(path_ + "/dispatch/backward", {.rows = R, .cols = D, .top = shape_.top},
-                           {back, place_, taken()}, {dh});
-  const View dlogits = e_.operand(path_ + ".dlogits", e_.act, R * shape_.experts);
-  b_.emit<OpKind::route_backward>(
+  b_.emit<plan::OpKind::combine>(path_ + "/dispatch/backward", {.rows = R, .cols = D, .top = shape_.top},
+                                 {back, place_, taken()}, {dh});
+  const plan::View dlogits = e_.operand(path_ + ".dlogits", e_.act, R * shape_.experts);
+  b_.emit<plan::OpKind::route_backward>(
       path_ + "/route/backward", attrs(),
       {logits_, lse_, chosen_, place_, weights_, dweights, sums_, b_.plan.scalars, taken()}, {dlogits});
   layers_.linear_backward_input(path_ + "/router", router_, dlogits, dh, R, true);
   layers_.linear_backward_weight(path_ + "/router", router_, own, dlogits, R);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -29,7 +29,7 @@
 #include "model/nets/layers.h"
 #include "model/nets/transformer/block_shape.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 
@@ -40,12 +40,12 @@ class Experts {
           int64_t width, int64_t number);
   void declare(Declare& d);
 
-  void dispatch(const std::string& pass, const View& h, bool keep);
+  void dispatch(const std::string& pass, const plan::View& h, bool keep);
   /// Without `result` only what backward needs.
-  void forward(const std::string& pass, const View& y, bool keep, bool result);
-  void dispatch_gradient(const View& dy);
+  void forward(const std::string& pass, const plan::View& y, bool keep, bool result);
+  void dispatch_gradient(const plan::View& dy);
   /// `own`: this rank's part of h, for weight gradients that are postponed.
-  void backward(const View& h, const View& own, const View& dh);
+  void backward(const plan::View& h, const plan::View& own, const plan::View& dh);
   /// Moves biases by the step's loads, after those are summed over all ranks.
   void shift_bias();
 
@@ -53,40 +53,42 @@ class Experts {
   bool divided() const { return at_.ep > 1; }
   bool limited() const { return shape_.capacity > 0; }
   /// Its last says how many rows there are
-  View rows() const { return divided() || limited() ? up_.offsets : View{}; }
-  View taken() const { return limited() ? own_offsets_ : View{}; }
-  RouteAttrs attrs() const;
-  View counts_of_ranks(const std::string& pass, const View& sums) const;
-  void share_offsets(const std::string& pass, const View& all, bool keep);
-  View received(const View& room) const;
+  plan::View rows() const { return divided() || limited() ? up_.offsets : plan::View{}; }
+  plan::View taken() const { return limited() ? own_offsets_ : plan::View{}; }
+  plan::RouteAttrs attrs() const;
+  plan::View counts_of_ranks(const std::string& pass, const plan::View& sums) const;
+  void share_offsets(const std::string& pass, const plan::View& all, bool keep);
+  plan::View received(const plan::View& room) const;
   int64_t expected_rows() const;  // that are received
-  View held(const char* what, DType t, int64_t cols, bool keep) const;
-  void send(const std::string& path, const View& from, const View& to, bool back) const;
-  View to_experts(const std::string& path, const std::string& name, const View& rows, const View& to) const;
-  View to_tokens(const std::string& path, const std::string& name, const View& rows) const;
-  void route(const std::string& pass, const View& h, bool keep);
+  plan::View held(const char* what, DType t, int64_t cols, bool keep) const;
+  void send(const std::string& path, const plan::View& from, const plan::View& to, bool back) const;
+  plan::View to_experts(const std::string& path, const std::string& name, const plan::View& rows,
+                        const plan::View& to) const;
+  plan::View to_tokens(const std::string& path, const std::string& name, const plan::View& rows) const;
+  void route(const std::string& pass, const plan::View& h, bool keep);
   void metrics(const std::string& pass) const;
-  View load() const;
-  View copies(const std::string& path, const View& rows, const View& to) const;
+  plan::View load() const;
+  plan::View copies(const std::string& path, const plan::View& rows, const plan::View& to) const;
 
   const std::string path_, name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const ExpertsShape shape_;
   // copies_: of this rank's tokens, and the expected ones of its experts' rows; room_: most of those
   const int64_t width_, copies_, room_, number_;
   const double busiest_;       // rows of the busiest rank over copies_, if net.expert_imbalance says so
-  View bias_;                  // [experts] f32, of sigmoids; no gradient trains it (DeepSeek-V3, 2024)
+  plan::View bias_;            // [experts] f32, of sigmoids; no gradient trains it (DeepSeek-V3, 2024)
   Linear router_, up_, down_;  // up: gate and up of each expert
-  std::vector<Param> up_params_, down_params_;  // of all experts, since parts are declared several times
+  std::vector<plan::Param> up_params_,
+      down_params_;  // of all experts, since parts are declared several times
   // Routing (kernels.h: Routing); u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU
   // with weights; x_ [copies, width] act, scale_ [copies]: rows and weights that divided experts have
   // received
-  View logits_, order_, place_, chosen_, weights_, lse_, sums_, u_, g_, x_, scale_, do_;
-  View own_offsets_;  // [experts + 1] i32: of this rank's copies by expert
-  View offsets_;      // [ep, experts + 1] i32: of each rank's; absent: not divided
+  plan::View logits_, order_, place_, chosen_, weights_, lse_, sums_, u_, g_, x_, scale_, do_;
+  plan::View own_offsets_;  // [experts + 1] i32: of this rank's copies by expert
+  plan::View offsets_;      // [ep, experts + 1] i32: of each rank's; absent: not divided
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

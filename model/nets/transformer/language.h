@@ -16,7 +16,7 @@
 #include "model/nets/net.h"
 #include "model/nets/transformer/block_shape.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct Vocabulary {
   int64_t words;   // of the net, without padding
@@ -24,50 +24,50 @@ struct Vocabulary {
   bool tied;       // the head's weight is the embedding's
   bool positions;  // learned position embeddings
   /// [words, width], behind which the padding is zeros
-  Param table(const std::string& name, int64_t width) const;
+  plan::Param table(const std::string& name, int64_t width) const;
 };
 
 class TokenEmbed : public NetPart {
  public:
   TokenEmbed(int index, Emission& e, const Sharding& at, const Vocabulary& v, const BlockShape& next);
-  void set_tokens(const View& v) { tokens_ = v; }
-  const View& table() const { return table_; }
+  void set_tokens(const plan::View& v) { tokens_ = v; }
+  const plan::View& table() const { return table_; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool weight) const override { return weight ? View{} : table_; }
+  plan::View last_gradient(bool weight) const override { return weight ? plan::View{} : table_; }
   std::vector<int> backward_reads() const override { return {}; }
 
  private:
-  EmbeddingAttrs attrs() const;
+  plan::EmbeddingAttrs attrs() const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const Vocabulary v_;
   const BlockShape next_;
-  View table_, positions_, tokens_, mask_;
+  plan::View table_, positions_, tokens_, mask_;
 };
 
 class TokenHead : public NetPart {
  public:
   TokenHead(int index, Emission& e, const Sharding& at, const Vocabulary& v, const BlockShape& before,
             const TokenEmbed& embed);
-  void set_labels(const View& v) { labels_ = v; }
-  const View& table() const { return linear_.weight; }
+  void set_labels(const plan::View& v) { labels_ = v; }
+  const plan::View& table() const { return linear_.weight; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+  plan::View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
   std::vector<int> backward_reads() const override;
-  View receive_buffer(size_t) override;
+  plan::View receive_buffer(size_t) override;
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const Vocabulary v_;
@@ -76,7 +76,7 @@ class TokenHead : public NetPart {
   Norm norm_;
   Linear linear_;
   Flow in_;
-  View labels_, logits_;
+  plan::View labels_, logits_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -3,7 +3,7 @@
 #include "model/base/error.h"
 #include "model/nets/declare.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 LatentAttention::LatentAttention(Emission& e, const Sharding& at, std::string path, std::string name,
                                  const BlockShape& shape)
@@ -23,9 +23,11 @@ void LatentAttention::declare(Declare& d) {
   const std::string attn = name_ + ".attn.";
   const int64_t D = shape_.width, q = shape_.heads * n_.qk_head_dim(),
                 kv = shape_.heads * (n_.qk_nope_head_dim + n_.v_head_dim);
-  std::vector<Param> down;
-  if (n_.q_lora_rank > 0) down.push_back({attn + "q_down.weight", {n_.q_lora_rank, D}, Init::normal, kSigma});
-  down.push_back({attn + "kv_down.weight", {n_.kv_lora_rank + n_.qk_rope_head_dim, D}, Init::normal, kSigma});
+  std::vector<plan::Param> down;
+  if (n_.q_lora_rank > 0)
+    down.push_back({attn + "q_down.weight", {n_.q_lora_rank, D}, plan::Init::normal, kSigma});
+  down.push_back(
+      {attn + "kv_down.weight", {n_.kv_lora_rank + n_.qk_rope_head_dim, D}, plan::Init::normal, kSigma});
   d.linear(down_, D, wide_, std::move(down), {}, TensorUse::multiplied);
   if (down_.adapter)
     throw ConfigError(e_.spec.file, "train.lora_targets",
@@ -40,11 +42,11 @@ void LatentAttention::declare(Declare& d) {
   d.linear(kv_, attn + "kv", n_.kv_lora_rank, kv, 0, false);
 }
 
-View LatentAttention::columns(const View& of, int64_t first, int64_t width) const {
+plan::View LatentAttention::columns(const plan::View& of, int64_t first, int64_t width) const {
   return of.slice(first, (R_ - 1) * wide_ + width);
 }
 
-LatentAttrs LatentAttention::attrs() const {
+plan::LatentAttrs LatentAttention::attrs() const {
   return {.rows = R_,
           .cols = 3 * heads_ * n_.qk_head_dim(),
           .heads = heads_,
@@ -57,38 +59,40 @@ LatentAttrs LatentAttention::attrs() const {
 
 // ---- forward ----
 
-View LatentAttention::normed(const std::string& pass, Norm& n, const char* which, int64_t first, bool keep) {
+plan::View LatentAttention::normed(const std::string& pass, Norm& n, const char* which, int64_t first,
+                                   bool keep) {
   const int64_t width = n.gamma.count;
   const std::string path = path_ + "/attn/" + which;
-  const View h = b_.saved_or_scratch(path + ".h", e_.act, R_ * width, keep);
+  const plan::View h = b_.saved_or_scratch(path + ".h", e_.act, R_ * width, keep);
   n.x = columns(c_, first, width);
   layers_.head_norm_forward(path, pass, n, rows_of(width), h, keep);
   return h;
 }
 
-View LatentAttention::forward(const std::string& pass, const View& h, bool keep, bool keep_result) {
+plan::View LatentAttention::forward(const std::string& pass, const plan::View& h, bool keep,
+                                    bool keep_result) {
   const std::string attn = path_ + "/attn";
   const int64_t q_rank = n_.q_lora_rank, kv_rank = n_.kv_lora_rank;
   c_ = b_.saved_or_scratch(path_ + ".latents", e_.act, R_ * wide_, keep);
-  layers_.linear_forward(attn + "/down" + pass, down_, h, c_, R_, View{});
-  const View q = b_.scratch(path_ + ".q", e_.act, R_ * q_.out),
-             kv = b_.scratch(path_ + ".kv", e_.act, R_ * kv_.out);
+  layers_.linear_forward(attn + "/down" + pass, down_, h, c_, R_, plan::View{});
+  const plan::View q = b_.scratch(path_ + ".q", e_.act, R_ * q_.out),
+                   kv = b_.scratch(path_ + ".kv", e_.act, R_ * kv_.out);
   if (q_rank > 0) q_latent_ = normed(pass, q_norm_, "q_norm", 0, keep);
-  layers_.linear_forward(attn + "/q" + pass, q_, q_rank > 0 ? q_latent_ : h, q, R_, View{});
+  layers_.linear_forward(attn + "/q" + pass, q_, q_rank > 0 ? q_latent_ : h, q, R_, plan::View{});
   kv_latent_ = normed(pass, kv_norm_, "kv_norm", q_rank, keep);
-  layers_.linear_forward(attn + "/kv" + pass, kv_, kv_latent_, kv, R_, View{});
-  const View qkv = b_.saved_or_scratch(path_ + ".qkv", e_.act, R_ * attrs().cols, keep && keep_result);
-  b_.emit<OpKind::latent_heads>(attn + "/heads" + pass, attrs(),
-                                {q, kv, columns(c_, q_rank + kv_rank, n_.qk_rope_head_dim), shape_.rotary},
-                                {qkv});
+  layers_.linear_forward(attn + "/kv" + pass, kv_, kv_latent_, kv, R_, plan::View{});
+  const plan::View qkv = b_.saved_or_scratch(path_ + ".qkv", e_.act, R_ * attrs().cols, keep && keep_result);
+  b_.emit<plan::OpKind::latent_heads>(
+      attn + "/heads" + pass, attrs(),
+      {q, kv, columns(c_, q_rank + kv_rank, n_.qk_rope_head_dim), shape_.rotary}, {qkv});
   return qkv;
 }
 
 namespace {
 
 // Between columns of values alone and those of attention's result, whose heads are wider
-CopyAttrs of_values(int64_t rows, int64_t heads, int64_t v, int64_t wide, bool widens) {
-  CopyAttrs a{.run = v, .extent = {rows, heads, 1}};
+plan::CopyAttrs of_values(int64_t rows, int64_t heads, int64_t v, int64_t wide, bool widens) {
+  plan::CopyAttrs a{.run = v, .extent = {rows, heads, 1}};
   int64_t *const narrow = widens ? a.from : a.to, *const in_wide = widens ? a.to : a.from;
   narrow[0] = heads * v, narrow[1] = v;
   in_wide[0] = heads * wide, in_wide[1] = wide;
@@ -97,36 +101,37 @@ CopyAttrs of_values(int64_t rows, int64_t heads, int64_t v, int64_t wide, bool w
 
 }  // namespace
 
-View LatentAttention::values(const std::string& pass, const View& o, const View& to) const {
+plan::View LatentAttention::values(const std::string& pass, const plan::View& o, const plan::View& to) const {
   const int64_t v = n_.v_head_dim, d = n_.qk_head_dim();
   if (v == d) return o;
-  b_.emit<OpKind::copy>(path_ + "/attn/values" + pass, of_values(R_, heads_, v, d, false), {o}, {to});
+  b_.emit<plan::OpKind::copy>(path_ + "/attn/values" + pass, of_values(R_, heads_, v, d, false), {o}, {to});
   return to;
 }
 
 // ---- backward ----
 
-View LatentAttention::values_backward(const View& d_values) const {
+plan::View LatentAttention::values_backward(const plan::View& d_values) const {
   const int64_t v = n_.v_head_dim, d = n_.qk_head_dim();
   if (v == d) return d_values;
-  const View d_o = b_.scratch(path_ + ".do.wide", e_.act, R_ * heads_ * d);
-  b_.emit<OpKind::zero>(path_ + "/attn/values/backward_zero", {.count = d_o.count}, {}, {d_o});
-  b_.emit<OpKind::copy>(path_ + "/attn/values/backward", of_values(R_, heads_, v, d, true), {d_values},
-                        {d_o});
+  const plan::View d_o = b_.scratch(path_ + ".do.wide", e_.act, R_ * heads_ * d);
+  b_.emit<plan::OpKind::zero>(path_ + "/attn/values/backward_zero", {.count = d_o.count}, {}, {d_o});
+  b_.emit<plan::OpKind::copy>(path_ + "/attn/values/backward", of_values(R_, heads_, v, d, true), {d_values},
+                              {d_o});
   return d_o;
 }
 
-void LatentAttention::backward(const View& dqkv, const View& dh) {
+void LatentAttention::backward(const plan::View& dqkv, const plan::View& dh) {
   const std::string attn = path_ + "/attn";
   const int64_t q_rank = n_.q_lora_rank, kv_rank = n_.kv_lora_rank;
   dc_ = e_.operand(path_ + ".dlatents", e_.act, R_ * wide_);
   dq_ = e_.operand(path_ + ".dq.heads", e_.act, R_ * q_.out);
-  const View dkv = e_.operand(path_ + ".dkv.heads", e_.act, R_ * kv_.out);
-  b_.emit<OpKind::latent_heads_backward>(attn + "/heads/backward", attrs(), {dqkv, shape_.rotary},
-                                         {dq_, dkv, columns(dc_, q_rank + kv_rank, n_.qk_rope_head_dim)});
-  const auto through = [&](const char* which, const Linear& l, const Norm& n, const View& x, const View& dy,
-                           int64_t first) {
-    const View dx = b_.scratch(path_ + ".d" + which, e_.act, R_ * l.in);
+  const plan::View dkv = e_.operand(path_ + ".dkv.heads", e_.act, R_ * kv_.out);
+  b_.emit<plan::OpKind::latent_heads_backward>(
+      attn + "/heads/backward", attrs(), {dqkv, shape_.rotary},
+      {dq_, dkv, columns(dc_, q_rank + kv_rank, n_.qk_rope_head_dim)});
+  const auto through = [&](const char* which, const Linear& l, const Norm& n, const plan::View& x,
+                           const plan::View& dy, int64_t first) {
+    const plan::View dx = b_.scratch(path_ + ".d" + which, e_.act, R_ * l.in);
     layers_.linear_backward_input(attn + "/" + which, l, dy, dx, R_);
     layers_.linear_backward_weight(attn + "/" + which, l, x, dy, R_);
     layers_.head_norm_backward(attn + "/" + which + "_norm", n, rows_of(l.in), dx, columns(dc_, first, l.in));
@@ -137,9 +142,9 @@ void LatentAttention::backward(const View& dqkv, const View& dh) {
   if (q_rank == 0) layers_.linear_backward_input(attn + "/q", q_, dq_, dh, R_, true);
 }
 
-void LatentAttention::backward_weight(const View& h) {
+void LatentAttention::backward_weight(const plan::View& h) {
   if (n_.q_lora_rank == 0) layers_.linear_backward_weight(path_ + "/attn/q", q_, h, dq_, R_);
   layers_.linear_backward_weight(path_ + "/attn/down", down_, h, dc_, R_);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

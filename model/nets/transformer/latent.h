@@ -18,7 +18,7 @@
 #include "model/nets/layers.h"
 #include "model/nets/transformer/block_shape.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 
@@ -30,33 +30,33 @@ class LatentAttention {
   void declare(Declare& d);
 
   /// `keep_result`: backward reads it.
-  View forward(const std::string& pass, const View& h, bool keep, bool keep_result);
+  plan::View forward(const std::string& pass, const plan::View& h, bool keep, bool keep_result);
   /// The values' columns of attention's result, in `to` [full rows, heads v] unless they are all.
-  View values(const std::string& pass, const View& o, const View& to) const;
+  plan::View values(const std::string& pass, const plan::View& o, const plan::View& to) const;
   /// The gradient of attention's result from that of values()
-  View values_backward(const View& d_values) const;
+  plan::View values_backward(const plan::View& d_values) const;
   /// dh is written: a partial sum under tensor parallelism.
-  void backward(const View& dqkv, const View& dh);
-  void backward_weight(const View& h);
-  const View& first_weight() const { return down_.weight; }
+  void backward(const plan::View& dqkv, const plan::View& dh);
+  void backward_weight(const plan::View& h);
+  const plan::View& first_weight() const { return down_.weight; }
 
  private:
-  View normed(const std::string& pass, Norm& n, const char* which, int64_t first, bool keep);
-  View columns(const View& of, int64_t first, int64_t width) const;
+  plan::View normed(const std::string& pass, Norm& n, const char* which, int64_t first, bool keep);
+  plan::View columns(const plan::View& of, int64_t first, int64_t width) const;
   Rows rows_of(int64_t width) const { return {R_, 1, wide_, width}; }
-  LatentAttrs attrs() const;
+  plan::LatentAttrs attrs() const;
 
   const std::string path_, name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Layers layers_;
   const BlockShape shape_;
   const LatentSpec& n_;
   const int64_t R_, tokens_, heads_, wide_;  // heads: of this rank; wide: columns of all latents
   Linear down_, q_, kv_;
   Norm q_norm_, kv_norm_;
-  View c_, q_latent_, kv_latent_;  // [full rows, wide]; normalised
-  View dc_, dq_;
+  plan::View c_, q_latent_, kv_latent_;  // [full rows, wide]; normalised
+  plan::View dc_, dq_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

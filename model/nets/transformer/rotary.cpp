@@ -5,7 +5,7 @@
 
 #include "model/nets/constants.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 double llama3(const RotarySpec& r, double frequency) {
@@ -63,7 +63,7 @@ std::vector<float> rotary_values(const RotarySpec& r, int64_t d, const TokenRuns
   return table;
 }
 
-View rotary_table(Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens) {
+plan::View rotary_table(plan::Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens) {
   return numbers(b, "rotary", DType::f32, tokens.size() * d, [=] { return rotary_values(r, d, tokens); });
 }
 
@@ -73,4 +73,4 @@ double score_growth(const LlamaSpec& n) {
   return of_each * of_each;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

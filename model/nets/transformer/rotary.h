@@ -7,7 +7,7 @@
 #include "model/base/net_specs/parts/words.h"
 #include "model/plan/builder.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// Angles of one token by pair, [d / 2], in radians. llama3 (Llama 3.1): wavelengths above original_length
 /// are stretched `factor` times, those below a quarter of it not at all, with a smooth passage between.
@@ -17,9 +17,9 @@ std::vector<double> rotary_frequencies(const RotarySpec& r, int64_t d);
 /// [tokens, 2, d / 2]: cosines, then sines, of the tokens' places; YaRN's grow by a factor
 std::vector<float> rotary_values(const RotarySpec& r, int64_t d, const TokenRuns& tokens);
 /// The same as a constant in f32
-View rotary_table(Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens);
+plan::View rotary_table(plan::Builder& b, const RotarySpec& r, int64_t d, const TokenRuns& tokens);
 
 /// Factor of attention's scores beside 1/sqrt(d): latent attention's have one with YaRN (DeepSeek-V2, 2024)
 double score_growth(const LlamaSpec& n);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -10,7 +10,7 @@
 #include "model/nets/transformer/language.h"
 #include "model/nets/transformer/rotary.h"
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 class Transformer : public Net {
@@ -53,12 +53,12 @@ class Vit : public Transformer {
     parts_.push_back(std::move(head));
     join();
     ends_.emplace(e, at, read_, predicted, embed_, head_);
-    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
     batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return &*ends_; }
 
  private:
@@ -84,23 +84,23 @@ class LanguageModel : public Transformer {
     head_ = head.get();
     parts_.push_back(std::move(head));
     join();
-    batch_ = {{"tokens", BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
-              {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
-    for (BatchTensor& t : batch_) t.held = at.runs();
+    batch_ = {{"tokens", plan::BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
+              {"labels", plan::BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
+    for (plan::BatchTensor& t : batch_) t.held = at.runs();
     metrics_ = {{"loss", 0, 1}};
     if (shape.of_experts.experts > 0)
       metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}, {"dropped", 3, 1}});
   }
-  ImageAttrs fetch() const override {
+  plan::ImageAttrs fetch() const override {
     return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
   }
-  void fetched(size_t tensor, const View& v) override {
+  void fetched(size_t tensor, const plan::View& v) override {
     tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
   }
   // Each rank of context parallelism has the losses of its own tokens.
   int metrics_group() const override { return at_.cp_group; }
   // First and last stage each have a copy of a tied table, so their gradients are summed.
-  void before_optimizer(const Parameters& params) override {
+  void before_optimizer(const plan::Parameters& params) override {
     if (tied_) sum_tied_gradient(e_, at_, params, at_.at.pp == 0 ? embed_->table() : head_->table());
   }
 
@@ -136,8 +136,8 @@ int64_t idle_parameters(const NetSpec& net) {
 namespace {
 
 // `dense`: the first blocks, which differ from the others
-std::vector<Part> chain(int64_t depth, int64_t dense = 0) {
-  std::vector<Part> parts{{"embed", "embed", 0}};
+std::vector<plan::Part> chain(int64_t depth, int64_t dense = 0) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}};
   parts.reserve(static_cast<size_t>(depth) + 2);
   for (int64_t i = 0; i < depth; ++i)
     parts.push_back({"block", block_path(i), static_cast<int32_t>(i < dense ? 1 : dense + 1)});
@@ -209,13 +209,13 @@ BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
 
 }  // namespace
 
-std::vector<Part> parts_of(const VitSpec& n) {
+std::vector<plan::Part> parts_of(const VitSpec& n) {
   return chain(n.depth);
 }
-std::vector<Part> parts_of(const WordsSpec& n) {
+std::vector<plan::Part> parts_of(const WordsSpec& n) {
   return chain(n.depth);
 }
-std::vector<Part> parts_of(const LlamaSpec& n) {
+std::vector<plan::Part> parts_of(const LlamaSpec& n) {
   return chain(n.depth, n.dense_blocks());
 }
 NetLimits limits_of(const VitSpec& n) {
@@ -278,4 +278,4 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
                                          vocabulary_of(n, false, at));
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -6,15 +6,15 @@
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at);
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at);
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at);
 
-std::vector<Part> parts_of(const VitSpec& n);
-std::vector<Part> parts_of(const WordsSpec& n);
-std::vector<Part> parts_of(const LlamaSpec& n);
+std::vector<plan::Part> parts_of(const VitSpec& n);
+std::vector<plan::Part> parts_of(const WordsSpec& n);
+std::vector<plan::Part> parts_of(const LlamaSpec& n);
 
 template <class Spec>
 Spec distinct_parts(Spec n) {
@@ -30,4 +30,4 @@ NetLimits limits_of(const LlamaSpec& n);
 /// "block07"
 std::string block_path(int64_t i);
 
-}  // namespace isobar
+}  // namespace isobar::nets

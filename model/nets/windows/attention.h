@@ -19,32 +19,33 @@
 #include "model/nets/windows/rows.h"
 #include "model/nets/windows/windows.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 
 /// A grid's windows in the order of a plan's ops. Windows that a rank shares with others come last, so that
 /// their rows are exchanged under the work on its own.
 struct Windows {
-  Windows(Builder& b, const std::string& name, const WindowGrid& of, int64_t batch);
+  Windows(plan::Builder& b, const std::string& name, const WindowGrid& of, int64_t batch);
   /// The windows of one rank of `group`
-  Windows(Builder& b, const std::string& name, const WindowGrid& of, int64_t batch, const Bands& bands,
+  Windows(plan::Builder& b, const std::string& name, const WindowGrid& of, int64_t batch, const Bands& bands,
           int64_t rank, int group);
   std::vector<WindowRun> runs;
   RowOrder order;
   const Sizes3 window;  // at most the grid
 
   // Constants of runs with equal sides, for their relative position bias (relative_bias.h)
-  View distances(size_t run);                           // [keys, queries] i32
-  std::pair<View, View> pairs_by_distance(size_t run);  // offsets [distances + 1], order [keys * queries]
+  plan::View distances(size_t run);  // [keys, queries] i32
+  std::pair<plan::View, plan::View> pairs_by_distance(
+      size_t run);  // offsets [distances + 1], order [keys * queries]
 
  private:
   struct Pairs {
-    View distances, offsets, order;
+    plan::View distances, offsets, order;
   };
   Pairs& pairs_of(size_t run);
-  View constant(View& made, const std::string& what, int64_t count, const RowOrder::Make& make);
-  Builder& b_;
+  plan::View constant(plan::View& made, const std::string& what, int64_t count, const RowOrder::Make& make);
+  plan::Builder& b_;
   const std::string name_;
   std::vector<Pairs> pairs_;  // by run
 };
@@ -61,14 +62,14 @@ class WindowAttention {
   void declare(Declare& d);
 
   /// h -> y, both [rows of the grid, width] act
-  void forward(const std::string& pass, const View& h, const View& y, bool keep);
+  void forward(const std::string& pass, const plan::View& h, const plan::View& y, bool keep);
   /// dy, the gradient of y -> that of h, act; or added to `onto` (f32), which needs f32 activations.
-  View backward(const View& dy, const View& onto);
+  plan::View backward(const plan::View& dy, const plan::View& onto);
   void backward_weight();  // of the projections to q, k and v, after backward()
 
-  View weight() const { return qkv_.weight; }      // its gradient is written last
-  View qkv_bias() const { return qkv_.bias; }      // likewise, among parameters that are no weights
-  View result_bias() const { return proj_.bias; }  // its gradient is summed by the norm that reads y
+  plan::View weight() const { return qkv_.weight; }      // its gradient is written last
+  plan::View qkv_bias() const { return qkv_.bias; }      // likewise, among parameters that are no weights
+  plan::View result_bias() const { return proj_.bias; }  // its gradient is summed by the norm that reads y
 
  private:
   struct Share {
@@ -80,15 +81,15 @@ class WindowAttention {
   std::vector<Share> shares_exchanged_first() const;
   void hold(bool keep);
   void attend(const std::string& pass, const Share& share);
-  void attend_backward(const Share& share, const View& d_o, const View& dqkv);
+  void attend_backward(const Share& share, const plan::View& d_o, const plan::View& dqkv);
   template <class F>
   void each_run(const Share& share, F&& f) const;  // (attrs, run, first row of q, o and lse)
   std::string core(size_t run, const Share& share) const;
-  std::vector<View> operands(const View& qkv, size_t run, int64_t row) const;
-  View part(const View& qkv, int which, int64_t row, int64_t rows) const;
+  std::vector<plan::View> operands(const plan::View& qkv, size_t run, int64_t row) const;
+  plan::View part(const plan::View& qkv, int which, int64_t row, int64_t rows) const;
 
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const std::string path_, name_;
@@ -98,7 +99,7 @@ class WindowAttention {
   const bool selective_;  // attention proper is recomputed
   std::optional<RelativeBias> bias_;
   Linear qkv_, proj_;
-  View windowed_, projections_, o_, lse_, dqkv_;
+  plan::View windowed_, projections_, o_, lse_, dqkv_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace isobar {
+namespace isobar::nets {
 
 int64_t Bands::owner(int64_t row) const {
   return std::upper_bound(begins.begin(), begins.end(), row) - begins.begin() - 1;
@@ -72,4 +72,4 @@ RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
   return x;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -13,7 +13,7 @@
 
 #include "model/nets/windows/windows.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 /// `rows`: latitudes of each resolution, finest first. The coarsest has at least one row a rank.
 Bands bands_at(const std::vector<int64_t>& rows, size_t resolution, int64_t ranks);
@@ -32,4 +32,4 @@ struct RowExchange {
 RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
                         const std::vector<std::vector<int32_t>>& from, int64_t rank);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -6,7 +6,7 @@
 #include "model/nets/declare.h"
 #include "model/nets/windows/attention.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 int64_t distances(const Sizes3& window) {
   return (2 * window[0] - 1) * (2 * window[1] - 1) * (2 * window[2] - 1);
@@ -56,9 +56,12 @@ RelativeBias::RelativeBias(Emission& e, const Sharding& at, std::string path, st
       gradients_(windows.runs.size()) {}
 
 void RelativeBias::declare(Declare& d) {
-  d.tensor(
-      table_, false,
-      {{name_ + ".attn.relative_position_bias_table", {all_heads_, distances_}, Init::normal, kSigma, 0}});
+  d.tensor(table_, false,
+           {{name_ + ".attn.relative_position_bias_table",
+             {all_heads_, distances_},
+             plan::Init::normal,
+             kSigma,
+             0}});
 }
 
 void RelativeBias::forward(const std::string& pass) {
@@ -67,9 +70,9 @@ void RelativeBias::forward(const std::string& pass) {
     const int64_t pairs = run.length * run.length;
     if (run.sides[0] * run.sides[1] * run.sides[2] == 0) continue;  // a rank without windows
     matrices_[i] = b_.scratch(buffer_of(path_, "bias", run), DType::f32, heads_ * pairs);
-    b_.emit<OpKind::gather>(path_ + "/attn/bias" + label(run) + pass,
-                            {.rows = heads_ * pairs, .cols = 1, .batch = heads_},
-                            {View{}, table_, windows_.distances(i), View{}, View{}}, {matrices_[i]});
+    b_.emit<plan::OpKind::gather>(
+        path_ + "/attn/bias" + label(run) + pass, {.rows = heads_ * pairs, .cols = 1, .batch = heads_},
+        {plan::View{}, table_, windows_.distances(i), plan::View{}, plan::View{}}, {matrices_[i]});
   }
 }
 
@@ -79,28 +82,28 @@ void RelativeBias::backward_begins() {
     gradients_[i] =
         matrices_[i] && b_.trained(table_)
             ? b_.scratch(buffer_of(path_, "dbias", windows_.runs[i]), DType::f32, matrices_[i].count)
-            : View{};
+            : plan::View{};
 }
 
 void RelativeBias::backward() {
   if (!b_.trained(table_)) return;
   const std::string path = path_ + "/attn/bias";
-  const View sum = b_.grad(table_);
+  const plan::View sum = b_.grad(table_);
   bool adds = e_.accumulates();
   for (size_t i = 0; i < gradients_.size(); ++i) {
     if (!gradients_[i]) continue;
     const WindowRun& run = windows_.runs[i];
-    const View part = adds ? b_.scratch(buffer_of(path_, "dtable", run), DType::f32, sum.count) : sum;
+    const plan::View part = adds ? b_.scratch(buffer_of(path_, "dtable", run), DType::f32, sum.count) : sum;
     const auto [offsets, order] = windows_.pairs_by_distance(i);
-    b_.emit<OpKind::segment_sum>(path + label(run) + "/backward",
-                                 {.rows = gradients_[i].count, .cols = 1, .batch = heads_},
-                                 {gradients_[i], offsets, order}, {part});
+    b_.emit<plan::OpKind::segment_sum>(path + label(run) + "/backward",
+                                       {.rows = gradients_[i].count, .cols = 1, .batch = heads_},
+                                       {gradients_[i], offsets, order}, {part});
     if (adds)
-      b_.emit<OpKind::cast>(path + label(run) + "/backward_add", {.count = sum.count, .accumulate = true},
-                            {part}, {sum});
+      b_.emit<plan::OpKind::cast>(path + label(run) + "/backward_add",
+                                  {.count = sum.count, .accumulate = true}, {part}, {sum});
     adds = true;
   }
-  if (!adds) b_.emit<OpKind::zero>(path + "/backward_zero", {.count = sum.count}, {}, {sum});
+  if (!adds) b_.emit<plan::OpKind::zero>(path + "/backward_zero", {.count = sum.count}, {}, {sum});
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -14,7 +14,7 @@
 #include "model/nets/layers.h"
 #include "model/nets/windows/windows.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class Declare;
 struct Windows;
@@ -27,21 +27,21 @@ class RelativeBias {
   void forward(const std::string& pass);
   void backward_begins();
   void backward();
-  View of(size_t run) const { return matrices_[run]; }
-  View gradient_of(size_t run) const { return gradients_[run]; }  // absent if the table is frozen
+  plan::View of(size_t run) const { return matrices_[run]; }
+  plan::View gradient_of(size_t run) const { return gradients_[run]; }  // absent if the table is frozen
 
  private:
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const std::string path_, name_;
   Windows& windows_;
   const int64_t all_heads_, heads_, distances_;  // of the net, of this rank
-  View table_;
-  std::vector<View> matrices_, gradients_;  // by run; absent if it has no rows
+  plan::View table_;
+  std::vector<plan::View> matrices_, gradients_;  // by run; absent if it has no rows
 };
 
 /// The distance, as an index into the table, of each pair [keys, queries] of a segment.
 std::vector<int32_t> distances_of(const Sizes3& window, const Sizes3& segment);
 int64_t distances(const Sizes3& window);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -3,7 +3,7 @@
 #include "model/nets/declare.h"
 #include "model/nets/graph/graph_mlp.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 // ---- merge ----
 
@@ -26,29 +26,29 @@ void PatchMerging::declare(Declare& d) {
   d.linear(linear_, name_ + ".reduction", 4 * D_, 2 * D_, -1, false);
 }
 
-View PatchMerging::receive_buffer(size_t) {
-  const InPart here(b_, index());
+plan::View PatchMerging::receive_buffer(size_t) {
+  const plan::InPart here(b_, index());
   return b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_,
                              skips_ > 0 || e_.spec.policy.recompute == Recompute::full);
 }
 
 // A skip connection outlives this routine, even if the part itself keeps nothing.
-View PatchMerging::kept(const View& x, Keep keep) {
+plan::View PatchMerging::kept(const plan::View& x, Keep keep) {
   if (skips_ == 0 || keep != Keep::nothing) return x;
-  const View copy = b_.saved(path() + ".skip", DType::f32, x.count);
-  b_.emit<OpKind::copy>(path() + "/skip/forward", {.run = x.count}, {x}, {copy});
+  const plan::View copy = b_.saved(path() + ".skip", DType::f32, x.count);
+  b_.emit<plan::OpKind::copy>(path() + "/skip/forward", {.run = x.count}, {x}, {copy});
   return copy;
 }
 
 // The input as a stream without a y. A recomputation has another one than the skip connections.
-View PatchMerging::whole(const Flow& in, const Forward& how) {
+plan::View PatchMerging::whole(const Flow& in, const Forward& how) {
   if (!how.recompute) in_ = in;
   if (!in.y) {
     if (!how.recompute) x_ = kept(in.x, how.keep);
     return in.x;
   }
   const bool saves = !how.recompute && (skips_ > 0 || how.keep != Keep::nothing);
-  const View x = b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_, saves);
+  const plan::View x = b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_, saves);
   layers_.add(path() + "/add" + how.pass(), in, x);
   if (!how.recompute) x_ = x;
   return x;
@@ -56,7 +56,7 @@ View PatchMerging::whole(const Flow& in, const Forward& how) {
 
 std::vector<Flow> PatchMerging::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
-  const View x = whole(in[0], how);
+  const plan::View x = whole(in[0], how);
   norm_.x = b_.saved_or_scratch(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
   order_.gather(path() + "/neighbours" + how.pass(), x, norm_.x, D_);
   layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
@@ -64,21 +64,21 @@ std::vector<Flow> PatchMerging::forward(const std::vector<Flow>& in, const Forwa
   out[0] = {};
   if (!how.result) return out;
   out[0].x = how.recompute ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.output_place(0);
-  layers_.linear_forward(path() + "/reduction" + how.pass(), linear_, norm_.h, out[0].x, rows_, View{});
+  layers_.linear_forward(path() + "/reduction" + how.pass(), linear_, norm_.h, out[0].x, rows_, plan::View{});
   return out;
 }
 
 void PatchMerging::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
-  const View dy = e_.for_linear(path() + "/reduction/backward_cast", path() + ".dy", out[0].dx);
-  const View dh = b_.scratch(path() + ".dh", e_.act, rows_ * 4 * D_);
+  const plan::View dy = e_.for_linear(path() + "/reduction/backward_cast", path() + ".dy", out[0].dx);
+  const plan::View dh = b_.scratch(path() + ".dh", e_.act, rows_ * 4 * D_);
   layers_.linear_backward_input(path() + "/reduction", linear_, dy, dh, rows_);
   layers_.linear_backward_weight(path() + "/reduction", linear_, norm_.h, dy, rows_);
-  const View dside = b_.scratch(path() + ".dside", DType::f32, rows_ * 4 * D_);
+  const plan::View dside = b_.scratch(path() + ".dside", DType::f32, rows_ * 4 * D_);
   layers_.norm_backward(path() + "/norm", norm_, dh, dside, true, {.x = norm_.x});
-  order_.back(path() + "/neighbours/backward", skips_ > 0 ? in[0].dx : View{}, dside, in[0].dx, D_);
+  order_.back(path() + "/neighbours/backward", skips_ > 0 ? in[0].dx : plan::View{}, dside, in[0].dx, D_);
   if (skips_ > 1)
-    b_.emit<OpKind::residual_add>(path() + "/skip/backward", {.rows = 1, .cols = in[0].dx.count},
-                                  {in[0].dx, out[2].dx}, {in[0].dx});
+    b_.emit<plan::OpKind::residual_add>(path() + "/skip/backward", {.rows = 1, .cols = in[0].dx.count},
+                                        {in[0].dx, out[2].dx}, {in[0].dx});
   in[0].dy = layers_.add_backward(path() + "/add", in_, in[0].dx);
 }
 
@@ -105,8 +105,8 @@ void PatchSplitting::declare(Declare& d) {
   d.linear(second_, name_ + ".lin2", D_ / 2, D_ / 2, -1, false);
 }
 
-View PatchSplitting::receive_buffer(size_t in) {
-  const InPart here(b_, index());
+plan::View PatchSplitting::receive_buffer(size_t in) {
+  const plan::InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == Recompute::full;
   return in == coarse()
              ? b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
@@ -125,38 +125,39 @@ std::vector<Flow> PatchSplitting::forward(const std::vector<Flow>& in, const For
   if (!how.recompute) in_ = whole, coarse_in_ = in[coarse()];
   x_ = as_act(e_, path() + "/cast" + pass, path() + ".x.act", whole[coarse()].x, keep);
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
-  const View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
-  layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, View{});
+  const plan::View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
+  layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, plan::View{});
   norm_.x = b_.saved_or_scratch(path() + ".norm.x", DType::f32, fine, keep);
   order_.back(path() + "/neighbours" + pass, {}, side, norm_.x, width);
   layers_.norm_forward(path() + "/norm", pass, norm_, {.x = norm_.x}, keep);
   if (!how.result) return {{}};
-  const View x = how.recompute ? b_.scratch(path() + ".out", DType::f32, fine) : how.output_place(0);
-  const View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
-  layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, View{});
+  const plan::View x = how.recompute ? b_.scratch(path() + ".out", DType::f32, fine) : how.output_place(0);
+  const plan::View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
+  layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, plan::View{});
   if (skip_)
-    b_.emit<OpKind::residual_add>(path() + "/skip" + pass, {.rows = 1, .cols = fine}, {in[0].x, y}, {x});
+    b_.emit<plan::OpKind::residual_add>(path() + "/skip" + pass, {.rows = 1, .cols = fine}, {in[0].x, y},
+                                        {x});
   return {{.x = x}};
 }
 
 void PatchSplitting::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
-  const View dy = e_.for_linear(path() + "/lin2/backward_cast", path() + ".dy", out[0].dx);
-  const View dh = b_.scratch(path() + ".dh", e_.act, fine);
+  const plan::View dy = e_.for_linear(path() + "/lin2/backward_cast", path() + ".dy", out[0].dx);
+  const plan::View dh = b_.scratch(path() + ".dh", e_.act, fine);
   layers_.linear_backward_input(path() + "/lin2", second_, dy, dh, fine_rows_);
   layers_.linear_backward_weight(path() + "/lin2", second_, norm_.h, dy, fine_rows_);
-  const View dnorm = b_.scratch(path() + ".dnorm", DType::f32, fine);
+  const plan::View dnorm = b_.scratch(path() + ".dnorm", DType::f32, fine);
   layers_.norm_backward(path() + "/norm", norm_, dh, dnorm, true, {.x = norm_.x});
   const bool direct = e_.act == DType::f32;
-  const View dside32 = direct ? e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_)
-                              : b_.scratch(path() + ".dside32", DType::f32, rows_ * 2 * D_);
+  const plan::View dside32 = direct ? e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_)
+                                    : b_.scratch(path() + ".dside32", DType::f32, rows_ * 2 * D_);
   order_.gather(path() + "/neighbours/backward", dnorm, dside32, width);
-  const View dside = direct ? dside32 : e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_);
+  const plan::View dside = direct ? dside32 : e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_);
   if (!direct)
-    b_.emit<OpKind::cast>(path() + "/lin1/backward_cast", {.count = dside.count}, {dside32}, {dside});
+    b_.emit<plan::OpKind::cast>(path() + "/lin1/backward_cast", {.count = dside.count}, {dside32}, {dside});
   layers_.linear_backward_input(path() + "/lin1", first_, dside, in[coarse()].dx, rows_);
   layers_.linear_backward_weight(path() + "/lin1", first_, x_, dside, rows_);
   in[coarse()].dy = layers_.add_backward(path() + "/add", coarse_in_, in[coarse()].dx);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

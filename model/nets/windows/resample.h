@@ -12,7 +12,7 @@
 #include "model/nets/net.h"
 #include "model/nets/windows/rows.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class PatchMerging : public NetPart {
  public:
@@ -20,21 +20,21 @@ class PatchMerging : public NetPart {
   PatchMerging(int index, std::string path, std::string name, Emission& e, const Sharding& at,
                RowOrder& order, int64_t width, int skips, double eps);
   void declare(Declare& d) override;
-  View receive_buffer(size_t) override;
+  plan::View receive_buffer(size_t) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
   int shares_gradient_with(size_t) const override {
     return skips_ > 0 ? 1 : -1;
   }  // of the first skip connection
-  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+  plan::View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
  private:
-  View whole(const Flow& in, const Forward& how);
-  View kept(const View& x, Keep keep);
+  plan::View whole(const Flow& in, const Forward& how);
+  plan::View kept(const plan::View& x, Keep keep);
   const std::string name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding coarse_;
   const Layers layers_;
   RowOrder& order_;
@@ -44,7 +44,7 @@ class PatchMerging : public NetPart {
   Norm norm_;
   Linear linear_;
   Flow in_;
-  View x_;
+  plan::View x_;
 };
 
 class PatchSplitting : public NetPart {
@@ -54,18 +54,18 @@ class PatchSplitting : public NetPart {
   PatchSplitting(int index, std::string path, std::string name, Emission& e, const Sharding& at,
                  RowOrder& order, int64_t width, bool skip, double eps);
   void declare(Declare& d) override;
-  View receive_buffer(size_t in) override;
+  plan::View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
   int shares_gradient_with(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
-  View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
+  plan::View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
 
  private:
   size_t coarse() const { return skip_ ? 1 : 0; }
   const std::string name_;
   Emission& e_;
-  Builder& b_;
+  plan::Builder& b_;
   const Sharding fine_;
   const Layers layers_;
   RowOrder& order_;
@@ -76,7 +76,7 @@ class PatchSplitting : public NetPart {
   Linear first_, second_;
   Flow coarse_in_;
   std::vector<Flow> in_;  // whole
-  View x_;
+  plan::View x_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

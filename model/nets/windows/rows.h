@@ -20,13 +20,13 @@
 #include "model/nets/layers.h"
 #include "model/nets/windows/bands.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 class RowOrder {
  public:
   using Make = std::function<std::vector<int32_t>()>;
   /// `from`: [inside] rows outside; `to`: [outside] rows inside.
-  RowOrder(Builder& b, std::string name, int64_t inside, int64_t outside, Make from, Make to)
+  RowOrder(plan::Builder& b, std::string name, int64_t inside, int64_t outside, Make from, Make to)
       : inside(inside),
         outside(outside),
         own(inside),
@@ -35,7 +35,7 @@ class RowOrder {
         from_(std::move(from)),
         to_(std::move(to)) {}
   /// Cut over the ranks of `group`; takes no second table. The first `own` rows inside need no exchange.
-  RowOrder(Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int64_t own, int group)
+  RowOrder(plan::Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int64_t own, int group)
       : inside(static_cast<int64_t>(cut->from_own.size())),
         outside(static_cast<int64_t>(cut->to_own.size())),
         own(cut->any ? own : inside),
@@ -51,26 +51,27 @@ class RowOrder {
   const int64_t inside, outside;  // rows of a micro-batch
   const int64_t own;              // first rows inside, which need no exchange
 
-  void gather(const std::string& path, const View& x, const View& y, int64_t width, const View& table2 = {},
-              const View& index2 = {});
-  void back(const std::string& path, const View& base, const View& y, const View& x, int64_t width);
-  View fetch(const std::string& path, const View& x, int64_t width);
-  View give(const std::string& path, const View& y, int64_t width);
-  void take(const std::string& path, const View& x, const View& others, const View& y, int64_t width,
-            int64_t first, int64_t rows);
-  void back(const std::string& path, const View& base, const View& y, const View& x, int64_t width,
-            const View& others);
+  void gather(const std::string& path, const plan::View& x, const plan::View& y, int64_t width,
+              const plan::View& table2 = {}, const plan::View& index2 = {});
+  void back(const std::string& path, const plan::View& base, const plan::View& y, const plan::View& x,
+            int64_t width);
+  plan::View fetch(const std::string& path, const plan::View& x, int64_t width);
+  plan::View give(const std::string& path, const plan::View& y, int64_t width);
+  void take(const std::string& path, const plan::View& x, const plan::View& others, const plan::View& y,
+            int64_t width, int64_t first, int64_t rows);
+  void back(const std::string& path, const plan::View& base, const plan::View& y, const plan::View& x,
+            int64_t width, const plan::View& others);
 
  private:
-  View of_others(const std::string& path, const View& x, int64_t width, bool returns);
-  View from_others();
-  View constant(View& made, const char* what, int64_t count, const Make& make);
-  Builder& b_;
+  plan::View of_others(const std::string& path, const plan::View& x, int64_t width, bool returns);
+  plan::View from_others();
+  plan::View constant(plan::View& made, const char* what, int64_t count, const Make& make);
+  plan::Builder& b_;
   const std::string name_;
   const Make from_, to_;
   const std::shared_ptr<const RowExchange> cut_;  // absent: no row comes from another rank
   const int group_ = -1;
-  View made_from_, made_to_, made_from_others_, made_to_others_, made_sent_, made_returned_;
+  plan::View made_from_, made_to_, made_from_others_, made_to_others_, made_sent_, made_returned_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -4,7 +4,7 @@
 
 #include "model/nets/transformer/transformer.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 std::vector<SwinItem> swin_items(const std::vector<int64_t>& encoder_depths,
                                  const std::vector<int64_t>& decoder_depths) {
@@ -28,8 +28,8 @@ std::vector<SwinItem> swin_items(const std::vector<int64_t>& encoder_depths,
   return out;
 }
 
-std::vector<Part> swin_parts(const std::vector<SwinItem>& items, bool waits, bool own_last) {
-  std::vector<Part> parts{{"embed", "embed", 0}};
+std::vector<plan::Part> swin_parts(const std::vector<SwinItem>& items, bool waits, bool own_last) {
+  std::vector<plan::Part> parts{{"embed", "embed", 0}};
   std::map<std::tuple<int64_t, bool, bool>, int32_t> alike;  // by resolution, shifted, a y waits before it
   int64_t block = 0, splits = 0;
   bool y = waits;  // of the embedding
@@ -122,4 +122,4 @@ RowOrder& SwinGrids::neighbours(int64_t resolution) {
   return *made;
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

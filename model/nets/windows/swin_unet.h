@@ -17,7 +17,7 @@
 #include "model/nets/windows/attention.h"
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::nets {
 
 struct SwinItem {
   enum class Kind : uint8_t { block, merge, split } kind;
@@ -31,7 +31,7 @@ std::vector<SwinItem> swin_items(const std::vector<int64_t>& encoder_depths,
                                  const std::vector<int64_t>& decoder_depths);
 /// embed, block00, …, merge0, …, split0, …, head. Blocks are the same if resolution and shift are, and what
 /// they begin with: `waits` if a y follows each block (Flow). `own_last`: the last block differs.
-std::vector<Part> swin_parts(const std::vector<SwinItem>& items, bool waits, bool own_last);
+std::vector<plan::Part> swin_parts(const std::vector<SwinItem>& items, bool waits, bool own_last);
 
 class SwinGrids {
  public:
@@ -61,4 +61,4 @@ class SwinGrids {
 /// The grid of that resolution.
 Sizes3 coarser(Sizes3 finest, int64_t resolution);
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-namespace isobar {
+namespace isobar::nets {
 namespace {
 
 // The index in `from` of each grid row; padding (-1) is skipped
@@ -180,4 +180,4 @@ std::vector<int32_t> Neighbours::to() const {
   return inverse(from(), batch * fine[0] * fine[1] * fine[2]);
 }
 
-}  // namespace isobar
+}  // namespace isobar::nets

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::nets {
 
 using Sizes3 = std::array<int64_t, 3>;  // levels, latitudes, longitudes
 
@@ -96,4 +96,4 @@ struct Neighbours {
   std::vector<int32_t> to() const;    // [fine rows]
 };
 
-}  // namespace isobar
+}  // namespace isobar::nets

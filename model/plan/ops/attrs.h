@@ -19,7 +19,7 @@
 #include "model/base/token_runs.h"
 #include "model/plan/ops/price_class.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct GemmAttrs {  // C[m,n] = scale A[m,k] B[k,n], + C
   int64_t m = 0, n = 0, k = 0;
@@ -360,4 +360,4 @@ inline void accumulate(Attrs& attrs) {
       attrs);
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -10,7 +10,7 @@
 #include "model/base/dtype.h"
 #include "model/plan/ops/op_kind.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 // In-order queues. Sends and receives have their own lanes in both directions, so a transfer that waits for
 // its peer blocks no other, whatever the schedule.
@@ -69,4 +69,4 @@ struct Op {
 /// The op's sizes for people: "NT 1024x384x1536", "b8 h6/6 q1024 k1024 d64".
 std::string shape_text(const Op& op);
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -12,7 +12,7 @@
 #include "model/plan/ops/attrs.h"
 #include "model/plan/ops/special_work.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 enum class OpKind : uint8_t {
   fetch,  // reads the batch
@@ -252,4 +252,4 @@ static_assert(op_rows_in_order(), "rows stand in the order of OpKind");
 template <OpKind K>
 using AttrsOf = std::variant_alternative_t<kOpRows[static_cast<int>(K)].attrs, Attrs>;
 
-}  // namespace isobar
+}  // namespace isobar::plan

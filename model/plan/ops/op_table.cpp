@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 std::vector<Role> roles(std::string_view text) {
@@ -89,4 +89,4 @@ bool kernel_less(OpKind k) {
   return info_of(k).backends == kNoBackend;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -12,7 +12,7 @@
 
 #include "model/plan/ops/work.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Role {
   std::string_view name;
@@ -29,4 +29,4 @@ std::span<const Role> writes_of(OpKind k);
 /// workspace is extra.
 void check_operands(const Op& op);
 
-}  // namespace isobar
+}  // namespace isobar::plan

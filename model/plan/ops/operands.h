@@ -9,7 +9,7 @@
 
 #include "model/plan/ops/op.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 /// Place of a role among those of a row's text; not a constant, and so an error, if the row lacks it.
 consteval size_t place_of(std::string_view roles, std::string_view name) {
@@ -91,4 +91,4 @@ inline const View& whole_of(const Op& op) {
                                                                                                        "x");
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace isobar {
+namespace isobar::plan {
 
 /// How a predictor prices an op (coefficients: perfmodel/step/op_terms.h). Row kernels have a price per byte
 /// and one per floating point operation.
@@ -19,4 +19,4 @@ enum class PriceClass : uint8_t {
   transfer  // over the network: by its algorithm
 };
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -7,7 +7,7 @@
 #include "model/plan/ops/operands.h"
 #include "model/plan/ops/work.h"
 
-namespace isobar::special {
+namespace isobar::plan::special {
 namespace {
 
 double element(const View& v, const Plan& plan) {
@@ -260,4 +260,4 @@ void received(const Op&, const Plan&, Work& w) {  // the sender counts its bytes
   w.messages = 1;
 }
 
-}  // namespace isobar::special
+}  // namespace isobar::plan::special

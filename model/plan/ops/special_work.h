@@ -1,13 +1,13 @@
 // Work of ops that do not simply read and write each operand once (op_kind.h: `special`). Each function
 // corrects that default.
 #pragma once
-namespace isobar {
+namespace isobar::plan {
 struct Op;
 struct Plan;
 struct Work;
-}  // namespace isobar
+}  // namespace isobar::plan
 
-namespace isobar::special {
+namespace isobar::plan::special {
 
 using Correct = void(const Op&, const Plan&, Work&);
 
@@ -24,4 +24,4 @@ Correct priced;
 // Network: ring algorithms, with nccl-tests' busbw factors
 Correct all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, sent, received;
 
-}  // namespace isobar::special
+}  // namespace isobar::plan::special

@@ -3,7 +3,7 @@
 #include "model/plan/ops/op_table.h"
 #include "model/plan/ops/operands.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 Work& Work::operator+=(const Work& o) {
   flops += o.flops;
@@ -50,4 +50,4 @@ Totals totals(const Plan& plan, int64_t micro_batch) {
   return t;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

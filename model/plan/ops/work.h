@@ -3,7 +3,7 @@
 #pragma once
 #include "model/plan/plan.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 struct Work {
   double flops = 0;  // multiply and add of matrix products and attention
@@ -32,4 +32,4 @@ struct Totals {
 };
 Totals totals(const Plan& plan, int64_t micro_batch);
 
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 // Protocol buffers' wire format: a key of field number and wire type, then the value. Fields from
@@ -175,4 +175,4 @@ void EventFile::write(const std::string& record) {
   if (!out_) throw std::runtime_error("cannot write " + path_.string());
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

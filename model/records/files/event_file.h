@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace isobar {
+namespace isobar::records {
 
 /// CRC-32C (Castagnoli), which TFRecord uses.
 uint32_t crc32c(const std::string& data);
@@ -43,4 +43,4 @@ class EventFile {
   std::ofstream out_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::records

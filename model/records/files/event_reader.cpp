@@ -5,7 +5,7 @@
 
 #include "model/records/files/event_file.h"
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 constexpr uint64_t kHead = 12;  // bytes: length and its checksum
@@ -157,4 +157,4 @@ std::vector<EventScalar> EventReader::more() {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isobar {
+namespace isobar::records {
 
 struct EventScalar {
   double wall_time = 0;  // seconds since 1970
@@ -37,4 +37,4 @@ class EventReader {
   std::optional<std::string> fault_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::records

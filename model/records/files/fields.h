@@ -14,7 +14,7 @@
 #include "model/base/error.h"
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::records {
 
 template <class T, class R>
 concept Is = std::same_as<std::remove_const_t<T>, R>;  // R or const R: one list serves writing and reading
@@ -153,4 +153,4 @@ class FieldReader {
   std::string prefix_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::records

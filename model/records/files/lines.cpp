@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <string>
 
-namespace isobar {
+namespace isobar::records {
 namespace {
 
 constexpr size_t kWindow = 1 << 20;
@@ -46,4 +46,4 @@ int64_t for_each_line(const InputFile& file, int64_t from,
   return behind;
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

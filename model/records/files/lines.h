@@ -9,7 +9,7 @@
 
 #include "model/base/system/files.h"
 
-namespace isobar {
+namespace isobar::records {
 
 constexpr int64_t kLongestLine = int64_t{16} << 20;  // bytes; JSON takes up to 25 times as much memory
 
@@ -23,4 +23,4 @@ enum class LineEnd : uint8_t {
 int64_t for_each_line(const InputFile& file, int64_t from,
                       const std::function<void(std::string_view, LineEnd)>& use);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -7,7 +7,7 @@
 #include "model/base/text/json.h"
 #include "model/records/files/lines.h"
 
-namespace isobar {
+namespace isobar::records {
 
 std::string line_of(const Record& r) {
   return to_json(r).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -61,4 +61,4 @@ void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -12,7 +12,7 @@
 
 #include "model/records/records.h"
 
-namespace isobar {
+namespace isobar::records {
 
 /// A record as one line without line break. Invalid UTF-8 is replaced.
 std::string line_of(const Record& r);
@@ -32,4 +32,4 @@ int64_t for_each_new(const std::filesystem::path& file, int64_t from,
 void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
                        const std::function<bool(const Record&)>& use);
 
-}  // namespace isobar
+}  // namespace isobar::records

@@ -118,8 +118,8 @@ void leave_out_quiet_calls() {
 
 }  // namespace
 
-void read_buffer(uint8_t* buffer, size_t valid_bytes, DeviceRecords& out) {
-  using Kind = DeviceActivity::Kind;
+void read_buffer(uint8_t* buffer, size_t valid_bytes, trace::DeviceRecords& out) {
+  using Kind = trace::DeviceActivity::Kind;
   const auto add = [&](Kind kind, const auto& r, std::string name) {
     out.activities.push_back({kind, r.correlationId, r.graphNodeId, static_cast<int64_t>(r.start),
                               static_cast<int64_t>(r.end), std::move(name)});
@@ -213,9 +213,9 @@ void Collector::stop() {
   read_clocks();
 }
 
-DeviceRecords Collector::take() {
+trace::DeviceRecords Collector::take() {
   const std::lock_guard lock(mutex_);
-  DeviceRecords out = std::move(records_);
+  trace::DeviceRecords out = std::move(records_);
   records_ = {};
   records_.node_instr = out.node_instr;  // graphs outlive a take()
   return out;
@@ -223,7 +223,7 @@ DeviceRecords Collector::take() {
 
 // Takes the fastest of several readings: it was not interrupted.
 void Collector::read_clocks() {
-  ClockPair best;
+  trace::ClockPair best;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 32; ++i) {
     uint64_t device = 0;

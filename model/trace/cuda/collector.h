@@ -41,7 +41,7 @@ class Collector {
   void start();
   void stop();
   /// All activities between start() and stop() since the last take(), and the nodes of all graphs so far.
-  DeviceRecords take();
+  trace::DeviceRecords take();
 
  private:
   struct Freed {
@@ -60,12 +60,12 @@ class Collector {
   bool recording_ = false, announced_ = false;
   int32_t node_instr_ = -1;  // of nodes being created; -1: not capturing
   std::mutex mutex_;         // CUPTI returns buffers on its own thread
-  DeviceRecords records_;
+  trace::DeviceRecords records_;
   std::mutex ready_mutex_;     // never held in a call of CUPTI's, which may ask for a buffer
   std::vector<Buffer> ready_;  // for CUPTI to ask for
 };
 
 /// Adds the records of a buffer filled by CUPTI to `out`; ignores other kinds.
-void read_buffer(uint8_t* buffer, size_t valid_bytes, DeviceRecords& out);
+void read_buffer(uint8_t* buffer, size_t valid_bytes, trace::DeviceRecords& out);
 
 }  // namespace isobar::cuda

@@ -12,9 +12,9 @@ nvtxEventAttributes_t empty_attributes() {
 
 }  // namespace
 
-NvtxRanges::NvtxRanges(const Plan& plan) : domain_(nvtxDomainCreateA("isobar")) {
+NvtxRanges::NvtxRanges(const plan::Plan& plan) : domain_(nvtxDomainCreateA("isobar")) {
   paths_.reserve(plan.ops.size());
-  for (const Op& op : plan.ops) paths_.push_back(nvtxDomainRegisterStringA(domain_, op.path.c_str()));
+  for (const plan::Op& op : plan.ops) paths_.push_back(nvtxDomainRegisterStringA(domain_, op.path.c_str()));
 }
 
 NvtxRanges::~NvtxRanges() {

@@ -15,7 +15,7 @@ namespace isobar::cuda {
 
 class NvtxRanges {
  public:
-  explicit NvtxRanges(const Plan& plan);
+  explicit NvtxRanges(const plan::Plan& plan);
   ~NvtxRanges();
   NvtxRanges(const NvtxRanges&) = delete;
   NvtxRanges& operator=(const NvtxRanges&) = delete;

@@ -4,24 +4,24 @@
 
 namespace isobar::cuda {
 
-OpTracer::OpTracer(const Plan& plan, bool collect) : ranges_(plan) {
+OpTracer::OpTracer(const plan::Plan& plan, bool collect) : ranges_(plan) {
   if (collect) collector_.emplace();
 }
 
-uint64_t OpTracer::owner(const Program& program, OpKey key) const {
-  return &program == program_ ? external_id(key) : external_id(EngineWork::program);
+uint64_t OpTracer::owner(const plan::Program& program, trace::OpKey key) const {
+  return &program == program_ ? trace::external_id(key) : trace::external_id(trace::EngineWork::program);
 }
 
 // Asks no stream whether it captures, which would be a library call for each op: nodes are created in
 // captures only, and nothing that is captured runs.
-void OpTracer::begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t) {
+void OpTracer::begin_op(const plan::Program& program, int32_t instr, int32_t step, cudaStream_t) {
   ranges_.begin(program.instrs[static_cast<size_t>(instr)].op);
   if (!collector_) return;
   collector_->capturing(instr, 0);  // a graph is a whole program
   collector_->launching(owner(program, {step, instr}));
 }
 
-void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
+void OpTracer::end_op(const plan::Program&, int32_t, int32_t, cudaStream_t) {
   if (collector_) {
     collector_->captured();
     collector_->launched();
@@ -29,7 +29,7 @@ void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
   ranges_.end();
 }
 
-void OpTracer::begin_ahead(const Program& program, int32_t instr, int32_t step) {
+void OpTracer::begin_ahead(const plan::Program& program, int32_t instr, int32_t step) {
   ranges_.begin(program.instrs[static_cast<size_t>(instr)].op);
   if (collector_) collector_->launching(owner(program, {step, instr, true}));
 }
@@ -39,26 +39,26 @@ void OpTracer::end_ahead() {
   ranges_.end();
 }
 
-void OpTracer::begin_engine(EngineWork work) {
-  ranges_.begin(name_of(work));
-  if (collector_) collector_->launching(external_id(work));
+void OpTracer::begin_engine(trace::EngineWork work) {
+  ranges_.begin(trace::name_of(work));
+  if (collector_) collector_->launching(trace::external_id(work));
 }
 
 void OpTracer::end_engine() {
   end_ahead();
 }
 
-void OpTracer::begin_graph(const Program& program, int32_t step, cudaStream_t) {
+void OpTracer::begin_graph(const plan::Program& program, int32_t step, cudaStream_t) {
   ranges_.begin("graph");
   if (collector_) collector_->launching(owner(program, {step, 0}));
 }
 
-void OpTracer::end_graph(const Program&, int32_t, cudaStream_t) {
+void OpTracer::end_graph(const plan::Program&, int32_t, cudaStream_t) {
   if (collector_) collector_->launched();
   ranges_.end();
 }
 
-void OpTracer::start(const Program& program) {
+void OpTracer::start(const plan::Program& program) {
   if (std::exchange(running_, true)) return;
   program_ = &program;
   collector_.value().start();
@@ -68,8 +68,8 @@ void OpTracer::stop() {
   if (std::exchange(running_, false)) collector_.value().stop();
 }
 
-DeviceJoin OpTracer::take(int rank, int64_t origin_ns) {
-  return join(collector_.value().take(), *program_, rank, origin_ns);
+trace::DeviceJoin OpTracer::take(int rank, int64_t origin_ns) {
+  return trace::join(collector_.value().take(), *program_, rank, origin_ns);
 }
 
 }  // namespace isobar::cuda

@@ -18,30 +18,30 @@ namespace isobar::cuda {
 
 class OpTracer : public OpObserver {
  public:
-  OpTracer(const Plan& plan, bool collect);
-  void begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
-  void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
-  void begin_ahead(const Program& program, int32_t instr, int32_t step) override;
+  OpTracer(const plan::Plan& plan, bool collect);
+  void begin_op(const plan::Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
+  void end_op(const plan::Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
+  void begin_ahead(const plan::Program& program, int32_t instr, int32_t step) override;
   void end_ahead() override;
-  void begin_engine(EngineWork work) override;
+  void begin_engine(trace::EngineWork work) override;
   void end_engine() override;
-  void begin_graph(const Program& program, int32_t step, cudaStream_t stream) override;
-  void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
+  void begin_graph(const plan::Program& program, int32_t step, cudaStream_t stream) override;
+  void end_graph(const plan::Program& program, int32_t step, cudaStream_t stream) override;
 
   // ---- with `collect`; the device is idle ----
   bool collects() const { return collector_.has_value(); }
   /// Announces runs of this program from here on. Does nothing if they already are.
-  void start(const Program& program);
+  void start(const plan::Program& program);
   void stop();
   bool runs() const { return running_; }
   /// The activities, joined to the ops of the program last started.
-  DeviceJoin take(int rank, int64_t origin_ns);
+  trace::DeviceJoin take(int rank, int64_t origin_ns);
 
  private:
-  uint64_t owner(const Program& program, OpKey key) const;  // for launches of a program's op
+  uint64_t owner(const plan::Program& program, trace::OpKey key) const;  // for launches of a program's op
   NvtxRanges ranges_;
   std::optional<Collector> collector_;
-  const Program* program_ = nullptr;  // the program that is or was collected
+  const plan::Program* program_ = nullptr;  // the program that is or was collected
   bool running_ = false;
 };
 

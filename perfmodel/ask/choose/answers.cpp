@@ -4,16 +4,18 @@
 
 #include "perfmodel/ask/layout_predict.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr size_t kVariants = 24;  // of a search's layouts, among which ties are looked for
 constexpr size_t kTelling = 2;    // runs that are named
 
-std::vector<MemoryRung> ladder_of(const RunSpec& spec, const Prediction& p, const PredictOptions& options) {
+std::vector<nets::MemoryRung> ladder_of(const RunSpec& spec, const Prediction& p,
+                                        const PredictOptions& options) {
   if (p.device == Device::cores)
-    return memory_ladder(spec, options.workspace ? options.workspace(p.where.threads) : Workspace{});
-  return memory_ladder(spec, options.device_workspace ? options.device_workspace() : Workspace{});
+    return nets::memory_ladder(spec,
+                               options.workspace ? options.workspace(p.where.threads) : plan::Workspace{});
+  return nets::memory_ladder(spec, options.device_workspace ? options.device_workspace() : plan::Workspace{});
 }
 
 // Gains of the run's own layout: more memory changes nothing.
@@ -126,4 +128,4 @@ EngineSearchAnswer answer_search(const RunSpec& spec, const Machine& m, int64_t 
   return a;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

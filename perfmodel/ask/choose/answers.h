@@ -14,13 +14,13 @@
 #include "perfmodel/ask/choose/schedule.h"
 #include "perfmodel/ask/smallest_change.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct RunAnswer {
-  MicroBatchChoice micro_batch;  // its spec is the one that is predicted
+  nets::MicroBatchChoice micro_batch;  // its spec is the one that is predicted
   Prediction prediction;
   std::optional<SmallestChange> change;  // where it does not fit
-  std::vector<MemoryRung> ladder;        // single changes, then
+  std::vector<nets::MemoryRung> ladder;  // single changes, then
   std::optional<Training> training;      // where its length was given
   Limit limit;
 };
@@ -68,4 +68,4 @@ struct EngineSearchAnswer {
 EngineSearchAnswer answer_search(const RunSpec& spec, const Machine& machine, int64_t gpus,
                                  const LayoutQuestion& question, const EngineOn& engine);
 
-}  // namespace isobar
+}  // namespace isobar::perf

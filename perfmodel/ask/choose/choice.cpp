@@ -8,7 +8,7 @@
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/ask/layout_predict.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr size_t kPlaced = 100;  // plans placed for a search; beyond, memory is by the closed form
@@ -56,7 +56,7 @@ LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& 
 
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m) {
   LayoutModel model(l.spec, m);
-  const StepFlops flops{model_flops(l.spec), model_flops(l.spec)};
+  const StepFlops flops{nets::model_flops(l.spec), nets::model_flops(l.spec)};
   const double peak = peak_flops(m, model.where(), peak_of(l.spec));
   const auto known = [](const Estimated& e) { return Known{e.value, e.lower, e.upper}; };
   return {.spec = l.spec,
@@ -175,4 +175,4 @@ Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const La
   return {"the engine's rate (twice the batch gains less than 5 %)", 0, ""};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -19,7 +19,7 @@
 #include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/ask/predict.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct LayoutChoice {
   RunSpec spec;
@@ -77,4 +77,4 @@ std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q);
 void each_batch(const RunSpec& spec, const LayoutQuestion& q,
                 const std::function<void(const RunSpec&)>& answer);
 
-}  // namespace isobar
+}  // namespace isobar::perf

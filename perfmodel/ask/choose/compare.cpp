@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -93,4 +93,4 @@ Compared compare(const std::vector<Variant>& machines, const RunSpec& spec, cons
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

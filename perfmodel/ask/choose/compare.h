@@ -10,7 +10,7 @@
 #include "perfmodel/ask/choose/choice.h"
 #include "perfmodel/ask/choose/schedule.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct ComparedRow {
   std::string name;  // of the machine
@@ -47,4 +47,4 @@ struct Compared {
 Compared compare(const std::vector<Variant>& machines, const RunSpec& spec, const LayoutQuestion& question,
                  const EngineQuestion& engine, const PredictOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -9,7 +9,7 @@
 #include "model/base/text/json.h"
 #include "model/nets/parts.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -72,7 +72,7 @@ std::string cp_kind_of(const RunSpec& s) {
 
 // Blocks of each pipeline chunk
 std::vector<int32_t> blocks_of_chunks(const RunSpec& s) {
-  const std::vector<int32_t> cuts = cuts_of(s.net, s.layout.pp * s.layout.vpp, s.layout.stages);
+  const std::vector<int32_t> cuts = nets::cuts_of(s.net, s.layout.pp * s.layout.vpp, s.layout.stages);
   std::vector<int32_t> blocks;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) blocks.push_back(cuts[i + 1] - cuts[i]);
   --blocks.front(), --blocks.back();  // the net's ends
@@ -363,4 +363,4 @@ std::string emitted(const RunSpec& s, const std::string& target, const std::stri
   return (comment.empty() ? "" : "# " + comment + "\n") + without_comment(s, target);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

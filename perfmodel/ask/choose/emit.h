@@ -12,7 +12,7 @@
 #include "model/base/spec/spec.h"
 #include "perfmodel/ask/constraints.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// isobar, megatron, nemo, torchtitan, deepspeed
 std::vector<std::string> emit_targets();
@@ -21,4 +21,4 @@ std::string emitted(const RunSpec& spec, const std::string& target, const std::s
 /// Constraints of a search for this target, beside its engine's axes.
 std::vector<Constraint> said_by(const std::string& target);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/score/published/published_spec.h"
 #include "perfmodel/step/engine_prices.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
@@ -194,4 +194,4 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   return ranked;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/machine/device.h"
 #include "perfmodel/score/engine_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct EngineLayout {
   RunSpec spec;
@@ -53,4 +53,4 @@ class EngineOn {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace isobar {
+namespace isobar::perf {
 
 Allocation allocation_of(const Facility& f, const Scheduled& s) {
   constexpr double kHours = 24;  // of a day
@@ -18,4 +18,4 @@ Allocation allocation_of(const Facility& f, const Scheduled& s) {
           .jobs = {jobs(hours.value), jobs(hours.lower), jobs(hours.upper)}};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

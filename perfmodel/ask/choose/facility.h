@@ -7,7 +7,7 @@
 
 #include "perfmodel/ask/choose/schedule.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Limits and charge, from the `cluster:` section of a machine file.
 struct Facility {
@@ -23,4 +23,4 @@ struct Allocation {
 };
 Allocation allocation_of(const Facility& f, const Scheduled& s);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-namespace isobar {
+namespace isobar::perf {
 
 double useful_share(double mtbf_s, double checkpoint_s, double restart_s, double every_s) {
   return every_s / (mtbf_s * std::exp(restart_s / mtbf_s) * std::expm1((every_s + checkpoint_s) / mtbf_s));
@@ -19,4 +19,4 @@ Failures failures(double mtbf_s, double checkpoint_s, double restart_s) {
   return f;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 // restarts, eq. 20.
 #pragma once
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Failures {
   double every_s = 0;  // work between two checkpoints
@@ -25,4 +25,4 @@ constexpr double kMtbfHours = 54.0 * 24 * 16384 / 419;
 /// From a failure to the next step, without reading the checkpoint: an assumption, minutes if automatic.
 constexpr double kRestartSeconds = 300;
 
-}  // namespace isobar
+}  // namespace isobar::perf

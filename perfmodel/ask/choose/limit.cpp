@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 void take(Limit& most, Limit one) {
@@ -61,4 +61,4 @@ Limit limit_of(LayoutModel& model, const RunSpec& spec, const Lifted& lifted) {
   return most;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -9,7 +9,7 @@
 
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Limit {
   std::string what;  // data | network inside hosts | network between hosts | memory | batch; "": none of them
@@ -21,4 +21,4 @@ struct Limit {
 /// The largest limit above 5 % of the run's layout.
 Limit limit_of(LayoutModel& model, const RunSpec& spec, const Lifted& lifted);
 
-}  // namespace isobar
+}  // namespace isobar::perf

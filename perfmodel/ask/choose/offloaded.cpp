@@ -1,6 +1,6 @@
 #include "perfmodel/ask/choose/offloaded.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 Offloaded searched_with(const RunSpec& spec, const Machine& machine, const SearchSpace& space,
@@ -32,4 +32,4 @@ std::vector<Offloaded> offloaded(const RunSpec& spec, const Machine& machine, co
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -9,7 +9,7 @@
 
 #include "perfmodel/ask/search.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Offloaded {
   std::string what, set;                // "moments", "policy.offload_optimizer=true"
@@ -19,4 +19,4 @@ struct Offloaded {
 /// Offloads that `spec` does not use already. Its layout gives the number of accelerators.
 std::vector<Offloaded> offloaded(const RunSpec& spec, const Machine& machine, const SearchSpace& space);
 
-}  // namespace isobar
+}  // namespace isobar::perf

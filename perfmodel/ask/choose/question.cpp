@@ -5,7 +5,7 @@
 #include "model/base/error.h"
 #include "perfmodel/score/own_runs.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 void keep_to(const ForeignEngine& e, SearchSpace& space) {
   std::erase_if(space.zero, [&](int z) {
@@ -53,4 +53,4 @@ void take_fit(const Machine& machine, EngineQuestion& q) {
   q.tuned = own.tuned;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

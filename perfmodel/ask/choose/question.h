@@ -12,7 +12,7 @@
 #include "perfmodel/ask/search.h"
 #include "perfmodel/machine/engine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct LayoutQuestion {
   std::vector<int64_t> gpus;  // {}: the layout of the configuration
@@ -56,4 +56,4 @@ NoAnswer no_answer(const std::string& machine, int64_t gpus, const ConfigError& 
 /// Takes engine and tuning from the fit. Throws ConfigError where another engine was named.
 void take_fit(const Machine& machine, EngineQuestion& engine);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "perfmodel/ask/choose/compare.h"
 #include "perfmodel/ask/choose/failures.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kDay = 86400;
@@ -136,4 +136,4 @@ const Scheduled& advised(const std::vector<Scheduled>& all) {
   return *best;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

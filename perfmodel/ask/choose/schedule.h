@@ -9,7 +9,7 @@
 
 #include "perfmodel/ask/choose/choice.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Training {
   Known days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file has none
@@ -37,4 +37,4 @@ inline constexpr double kSure = 0.9;  // "9 times in 10"
 /// accelerators; where there are none, the likeliest to keep them.
 const Scheduled& advised(const std::vector<Scheduled>& all);
 
-}  // namespace isobar
+}  // namespace isobar::perf

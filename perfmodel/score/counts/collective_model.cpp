@@ -9,7 +9,7 @@
 #include "perfmodel/score/prices/campaign_fit.h"
 #include "perfmodel/step/collective.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // In the order of CollectivePrice.
@@ -142,4 +142,4 @@ Sample sample_of(const CollectiveRun& r) {
   return s;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

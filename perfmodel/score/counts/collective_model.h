@@ -15,7 +15,7 @@
 #include "model/base/text/csv_table.h"
 #include "perfmodel/score/prices/prices.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct CollectiveTraffic {
   double ring_link_s = 0, ring_nic_s = 0;  // at spec-sheet rates
@@ -46,4 +46,4 @@ extern const Quantity kCollectiveSeconds;
 
 Sample sample_of(const CollectiveRun& run);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -4,7 +4,7 @@
 
 #include "perfmodel/score/counts/net_counts.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 /// Bytes that one block keeps of one micro-batch, and further ones during its backward pass.
@@ -138,4 +138,4 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
   return m;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

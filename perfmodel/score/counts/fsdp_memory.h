@@ -10,7 +10,7 @@
 #pragma once
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct FsdpStage {
   double layers, in_flight;  // micro-batches with activations in memory at once
@@ -25,4 +25,4 @@ struct FsdpMemory {
 
 FsdpMemory fsdp_memory(const PublishedRun& run, const FsdpStage& stage);
 
-}  // namespace isobar
+}  // namespace isobar::perf

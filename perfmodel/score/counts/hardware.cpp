@@ -9,7 +9,7 @@
 #include "perfmodel/machine/name_words.h"
 #include "perfmodel/machine/shipped.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // A whole step's products relative to the best large one alone; machine files' measured prices of products
@@ -171,4 +171,4 @@ ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
   return c;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

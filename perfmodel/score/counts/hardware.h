@@ -10,7 +10,7 @@
 
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class Precision { fp32, tf32, bf16, fp8, fp4 };
 /// bf16, fp16, fp16-amp, mxfp8, nvfp4, ...; nullopt: unknown.
@@ -48,4 +48,4 @@ const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra
 /// Why a row with such a name is refused, with the nearest known names.
 std::string unknown_chip(const std::string& gpu_type);
 
-}  // namespace isobar
+}  // namespace isobar::perf

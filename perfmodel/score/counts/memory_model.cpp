@@ -9,7 +9,7 @@
 #include "perfmodel/score/counts/step_model.h"
 #include "perfmodel/score/prices/campaign_fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kGiB = 1073741824.0;
@@ -183,4 +183,4 @@ const Quantity kPeakBytes{
       return std::log(peak_bytes(s.memory, p));
     }};
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -14,7 +14,7 @@
 #include "perfmodel/score/prices/prices.h"
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class MemoryPrice : int {
   gradients,   // relative to 4 bytes a parameter
@@ -56,4 +56,4 @@ MemoryCounts count_memory(const PublishedRun& run);
 double peak_bytes(const MemoryCounts& m, const MemoryPrices& prices);
 MemoryPrices spec_memory_prices();
 
-}  // namespace isobar
+}  // namespace isobar::perf

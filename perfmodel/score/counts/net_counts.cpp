@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 double matrices_of(const PublishedRun& r) {
@@ -55,4 +55,4 @@ double net_parameters(const PublishedRun& r) {
   return r.layers * (w.dense() + w.experts) + r.hidden * r.vocab * (r.arch == Arch::llama ? 2 : 1);
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

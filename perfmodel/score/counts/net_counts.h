@@ -10,7 +10,7 @@
 #pragma once
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct BlockWeights {
   double attention = 0;  // projections
@@ -40,4 +40,4 @@ OwnParameters own_parameters(const PublishedRun& run);
 /// Parameters of the whole net.
 double net_parameters(const PublishedRun& run);
 
-}  // namespace isobar
+}  // namespace isobar::perf

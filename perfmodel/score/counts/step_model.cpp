@@ -8,7 +8,7 @@
 #include "perfmodel/score/prices/campaign_fit.h"
 #include "perfmodel/step/collective.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // In the order of Price: spec, log sigma, log sigma between campaigns, effect of tuning. launch.tp varies
@@ -352,4 +352,4 @@ const Quantity kStepSeconds{
       return std::log(step_seconds(s.counts, p));
     }};
 
-}  // namespace isobar
+}  // namespace isobar::perf

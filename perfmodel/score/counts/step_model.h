@@ -14,7 +14,7 @@
 #include "perfmodel/score/prices/prices.h"
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class Price : int {
   gemm,            // slowdown against the best large matrix product
@@ -125,4 +125,4 @@ double busy(const StepCounts& c, const Prices& p);
 /// Layers of the fullest stage, including its share of the vocabulary; shared with the memory model.
 double stage_layers(const PublishedRun& run);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -11,7 +11,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using Eigen::MatrixXd;
@@ -395,4 +395,4 @@ Estimated CampaignFit::predict(const Sample& s) const {
   return {value, std::max(value * std::exp(low), least), value * std::exp(high), news, share};
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -18,7 +18,7 @@
 #include "perfmodel/score/prices/estimated.h"
 #include "perfmodel/score/prices/price_fit.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 class CampaignFit {
  public:
@@ -65,4 +65,4 @@ class CampaignFit {
   std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> held-out kind -> sigmas
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -6,7 +6,7 @@
 
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Abramowitz & Stegun 26.7.5: within 0.005 from 2 degrees of freedom on.
 double student80(double freedom) {
@@ -72,4 +72,4 @@ double spread_of(const std::vector<std::pair<double, double>>& means, double pri
   return best;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

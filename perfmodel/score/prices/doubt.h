@@ -12,7 +12,7 @@
 
 #include "perfmodel/machine/machine.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Weight of a prior spread, in held-out groups.
 constexpr double kPriorGroups = 2;
@@ -31,4 +31,4 @@ Tails tails_of(const std::vector<std::vector<double>>& groups);
 /// group errors and variances. `prior`: sigma before any group was held out.
 double spread_of(const std::vector<std::pair<double, double>>& means, double prior);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Estimated {
   double value = 0, lower = 0, upper = 0;
@@ -12,4 +12,4 @@ struct Estimated {
   double share = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

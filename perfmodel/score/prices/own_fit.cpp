@@ -2,7 +2,7 @@
 
 #include "perfmodel/score/engine_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 OwnFit fit_own(const OwnRuns& own, const Machine& machine) {
   const ChipSpec chip = chip_of(machine);
@@ -19,4 +19,4 @@ OwnFit fit_own(const OwnRuns& own, const Machine& machine) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

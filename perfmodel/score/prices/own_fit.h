@@ -8,7 +8,7 @@
 #include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct OwnFit {
   std::vector<ScoredRow> without;   // predicted with none of them fitted
@@ -17,4 +17,4 @@ struct OwnFit {
 /// Throws ConfigError for an unknown engine, and for a machine without accelerators.
 OwnFit fit_own(const OwnRuns& own, const Machine& machine);
 
-}  // namespace isobar
+}  // namespace isobar::perf

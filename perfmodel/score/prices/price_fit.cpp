@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-namespace isobar {
+namespace isobar::perf {
 
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
@@ -285,4 +285,4 @@ VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBe
   return fit_prices(q, training, belief, kManyRuns).log_prices;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "perfmodel/score/prices/doubt.h"
 #include "perfmodel/score/prices/sample.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Gaussian over the log prices of an unseen campaign.
 struct PriceBelief {
@@ -69,4 +69,4 @@ Eigen::MatrixXd jacobian(const Quantity& quantity, const Samples& rows, const Ei
 /// log measured - log value
 Eigen::VectorXd residuals(const Quantity& quantity, const Samples& rows, const Eigen::VectorXd& log_prices);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstddef>
 
-namespace isobar {
+namespace isobar::perf {
 
 struct PriceInfo {
   const char* name;
@@ -25,4 +25,4 @@ struct Quantity {
 };
 extern const Quantity kStepSeconds, kPeakBytes;
 
-}  // namespace isobar
+}  // namespace isobar::perf

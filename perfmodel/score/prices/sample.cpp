@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace isobar {
+namespace isobar::perf {
 
 using Eigen::VectorXd;
 
@@ -64,4 +64,4 @@ Samples thin(const Samples& rows, size_t most) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/score/counts/memory_model.h"
 #include "perfmodel/score/counts/step_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Sample {
   const PublishedRun* run = nullptr;  // null: a collective
@@ -36,4 +36,4 @@ using Samples = std::vector<const Sample*>;
 /// At most `most` rows, evenly spread.
 Samples thin(const Samples& rows, size_t most);
 
-}  // namespace isobar
+}  // namespace isobar::perf

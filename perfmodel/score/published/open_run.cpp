@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr size_t kMostCandidates = 4000;
@@ -165,4 +165,4 @@ OpenRun open_run(const CsvRow& row, const std::string& table, const Surroundings
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,9 +10,9 @@
 
 #include "perfmodel/score/published/published_row.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Every legal way to fill the row; none: it cannot be filled. Throws Refused for errors common to all.
 OpenRun open_run(const CsvRow& row, const std::string& table, const Surroundings* own);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include "perfmodel/score/counts/net_counts.h"
 #include "perfmodel/score/counts/step_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr double kLargest = 1e8;   // of any count in a table
@@ -308,4 +308,4 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -21,4 +21,4 @@ struct UnknownChip : Refused {
 
 PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroundings* own = nullptr);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "model/base/error.h"
 #include "perfmodel/score/published/open_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // The columns of a table of training runs: required ones, and others that are read or shown
@@ -174,4 +174,4 @@ PublishedTable read_published(const std::string& path) {
   return published_from(read_csv(path));
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -18,7 +18,7 @@
 #include "perfmodel/machine/engine.h"
 #include "perfmodel/score/counts/hardware.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 enum class Arch { gpt, llama, vit };
 /// memory_efficient: PyTorch's scaled_dot_product_attention for types without flash kernels (fp32): no scores
@@ -125,4 +125,4 @@ struct Surroundings {
 PublishedTable read_published(const std::string& path);
 PublishedTable published_from(const CsvTable& csv, const Surroundings* own = nullptr);
 
-}  // namespace isobar
+}  // namespace isobar::perf

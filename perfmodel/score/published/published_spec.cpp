@@ -6,7 +6,7 @@
 #include "model/base/error.h"
 #include "model/nets/layout/legal_layout.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 Amp amp_of(Precision p) {
@@ -62,7 +62,7 @@ RunSpec spec_of(const PublishedRun& p) {
   s.layout.pp = std::llround(p.pp);
   s.layout.vpp = std::llround(p.vpp);
   s.layout.ep = std::llround(p.ep);
-  if (!ep_divides(limits_of(s.net), s.layout.ep, s.layout.dp, s.layout.cp))
+  if (!nets::ep_divides(nets::limits_of(s.net), s.layout.ep, s.layout.dp, s.layout.cp))
     throw ConfigError("", "ep", "does not divide both the experts and dp * cp, as in plans",
                       "import other runs");
   s.policy.amp = amp_of(p.precision);
@@ -197,4 +197,4 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   return r;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

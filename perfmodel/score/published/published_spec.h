@@ -11,7 +11,7 @@
 #include "model/base/spec/spec.h"
 #include "perfmodel/score/published/published_run.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 RunSpec spec_of(const PublishedRun& run);
 /// Puts it into one campaign with the runs of run_of().
@@ -19,4 +19,4 @@ void as_asked(PublishedRun& run);
 /// `chip` is the machine's accelerator and must outlive the run.
 PublishedRun run_of(const RunSpec& spec, const Machine& machine, const ChipSpec& chip, const Habits& habits);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "perfmodel/score/scoreboard/predictor.h"
 #include "perfmodel/score/scoreboard/splits.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 constexpr int kGivenDraws = 10;  // of the given rows
@@ -148,4 +148,4 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -14,7 +14,7 @@
 #include "perfmodel/score/scoreboard/metrics.h"
 #include "perfmodel/score/scoreboard/referee.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct CampaignScore {
   std::string campaign;
@@ -36,4 +36,4 @@ struct CampaignsOut {
 CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others,
                                  size_t given = 0);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -11,7 +11,7 @@
 #include "perfmodel/score/counts/net_counts.h"
 #include "perfmodel/score/counts/step_model.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // Scales of likeness, chosen so that the next chip generation, half the GPUs or another engine of the family
@@ -383,4 +383,4 @@ OpenEstimate over_readings(const std::vector<RunReading>& readings,
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

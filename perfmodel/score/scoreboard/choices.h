@@ -17,7 +17,7 @@
 #include "perfmodel/score/prices/estimated.h"
 #include "perfmodel/score/prices/sample.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct RunReading {
   PublishedRun run;
@@ -63,4 +63,4 @@ class Choices {
 OpenEstimate over_readings(const std::vector<RunReading>& readings,
                            const std::function<Estimated(const PublishedRun&)>& predict);
 
-}  // namespace isobar
+}  // namespace isobar::perf

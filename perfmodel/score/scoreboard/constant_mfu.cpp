@@ -7,7 +7,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/counts/net_counts.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 double peak_of(const PublishedRun& r) {
@@ -49,4 +49,4 @@ double ConstantMfu::seconds(const PublishedRun& r) const {
   return 0;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

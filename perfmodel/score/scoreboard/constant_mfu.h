@@ -9,7 +9,7 @@
 
 #include "perfmodel/score/prices/sample.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// FLOPs of a step without recomputation: products, causal attention, the vocabulary.
 double model_flops(const PublishedRun& run);
@@ -25,4 +25,4 @@ class ConstantMfu {
   std::map<std::string, double> by_key_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

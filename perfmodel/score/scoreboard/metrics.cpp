@@ -7,7 +7,7 @@
 
 #include "perfmodel/fitting/statistics.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 /// Geometric means over repetitions of a specification.
@@ -78,4 +78,4 @@ std::map<std::string, Scores> score_kinds(const std::vector<ScoredRow>& rows) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isobar {
+namespace isobar::perf {
 
 struct ScoredRow {
   std::string id, group;  // group: rows among which a planner would choose
@@ -39,4 +39,4 @@ Scores score_rows(const std::vector<ScoredRow>& rows);
 /// By kind of net and chip.
 std::map<std::string, Scores> score_kinds(const std::vector<ScoredRow>& rows);
 
-}  // namespace isobar
+}  // namespace isobar::perf

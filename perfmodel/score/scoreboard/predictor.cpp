@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-namespace isobar {
+namespace isobar::perf {
 
 CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, const Others& others,
                                      Believe believe)
@@ -98,4 +98,4 @@ ScoredRow row_of(const OpenRun& open, const OpenEstimate& e) {
   return row;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

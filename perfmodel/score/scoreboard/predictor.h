@@ -20,7 +20,7 @@
 #include "perfmodel/score/scoreboard/constant_mfu.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Other campaigns' evidence besides prices.
 struct Others {
@@ -61,4 +61,4 @@ ScoredRow row_of(const PublishedRun& run, double measured, const OpenEstimate& e
 /// The same of an open row, relative to its measurement.
 ScoredRow row_of(const OpenRun& open, const OpenEstimate& e);
 
-}  // namespace isobar
+}  // namespace isobar::perf

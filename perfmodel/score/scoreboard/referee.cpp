@@ -12,7 +12,7 @@
 #include "perfmodel/score/scoreboard/predictor.h"
 #include "perfmodel/score/scoreboard/splits.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using Split = JudgeOptions::Split;
@@ -377,4 +377,4 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -16,7 +16,7 @@
 #include "perfmodel/score/published/published_run.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 struct JudgeOptions {
   enum class Split { folds, layout, gpus, model, points, up_to, none } split = Split::folds;
@@ -63,4 +63,4 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
 /// `others` may be fitted to besides the table itself.
 TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options);
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-namespace isobar {
+namespace isobar::perf {
 
 using Split = JudgeOptions::Split;
 
@@ -73,4 +73,4 @@ Samples choosers(const std::string& campaign, const std::map<std::string, Sample
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::perf

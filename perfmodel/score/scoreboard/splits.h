@@ -14,7 +14,7 @@
 #include "perfmodel/score/scoreboard/predictor.h"
 #include "perfmodel/score/scoreboard/referee.h"
 
-namespace isobar {
+namespace isobar::perf {
 
 /// Distributes values whole over parts, at random but reproducibly.
 std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& values, size_t most, unsigned seed);
@@ -43,4 +43,4 @@ class Pool {
   std::map<std::string, Others> others_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -5,7 +5,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 class Launched : public InDirectory {
@@ -68,4 +68,4 @@ TEST_F(Launched, ByTheOtherMpisMpiexecIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -4,7 +4,7 @@
 
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 class RunNames : public testing::Test {
@@ -96,4 +96,4 @@ TEST_F(RunNames, WhatIsRefusedLeavesNoDirectory) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

@@ -5,7 +5,7 @@
 
 #include "tests/cli/shell.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 class SubmitTrain : public InDirectory {
@@ -193,4 +193,4 @@ TEST_F(SubmitTrain, ADirectoryHoldsOneTraining) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

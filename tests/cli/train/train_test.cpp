@@ -1,7 +1,7 @@
 // Output of `isobar train`: for people, the setup before and a summary after; for programs, one object.
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::cli {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -99,4 +99,4 @@ TEST(TrainSays, OneObjectWithTheReasonOfAFailure) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::cli

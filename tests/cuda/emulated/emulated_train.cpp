@@ -12,14 +12,14 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("isobar train on an emulated GPU");
   app.require_subcommand(1);
-  isobar::add_train_command(app, [](const isobar::SubmittedTraining&) -> int {
+  isobar::cli::add_train_command(app, [](const isobar::cli::SubmittedTraining&) -> int {
     throw isobar::ConfigError("--launcher", "", "is not for emulated GPUs", "leave it out");
   });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
-  } catch (const isobar::ExitCode& e) {
+  } catch (const isobar::cli::ExitCode& e) {
     return e.code;
   } catch (const isobar::ConfigError& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());

@@ -111,11 +111,11 @@ TEST(AttentionChoice, WorkspaceIsEnoughForThePathThatRuns) {
 }
 
 struct Operands {
-  std::vector<View> reads, writes;
+  std::vector<plan::View> reads, writes;
 };
 // A plan of one op with the workspace of `choice`
-Plan plan_of(bool backward, const Attention& a, Choice choice, Operands& to) {
-  Builder b(0, 1, cuda_workspace(9, false, choice));
+plan::Plan plan_of(bool backward, const Attention& a, Choice choice, Operands& to) {
+  plan::Builder b(0, 1, cuda_workspace(9, false, choice));
   const auto hold = [&](DType t, int64_t n) { return b.io("operand", t, n); };
   const int64_t queries = a.batch * a.tq, keys = a.batch * a.tk;
   const auto q = [&] { return hold(a.act, queries * a.ld_q); };
@@ -129,27 +129,27 @@ Plan plan_of(bool backward, const Attention& a, Choice choice, Operands& to) {
   } else {
     to.writes = {o(), lse()};
   }
-  std::vector<View> reads = to.reads, writes = to.writes;
+  std::vector<plan::View> reads = to.reads, writes = to.writes;
   reads.emplace_back();  // no bias, and no gradient of it
   if (backward) writes.emplace_back();
-  const int routine = b.begin("op", Pass::forward);
-  b.emit_with_workspace(backward ? OpKind::attention_backward : OpKind::attention, "op",
-                        AttentionAttrs{.batch = a.batch,
-                                       .heads = a.heads,
-                                       .kv_heads = a.kv_heads,
-                                       .tq = a.tq,
-                                       .tk = a.tk,
-                                       .d = a.d,
-                                       .ld_q = a.ld_q,
-                                       .ld_kv = a.ld_kv,
-                                       .ld_o = a.ld_o,
-                                       .causal = a.causal,
-                                       .scale = a.scale,
-                                       .token0 = a.shift()},
+  const int routine = b.begin("op", plan::Pass::forward);
+  b.emit_with_workspace(backward ? plan::OpKind::attention_backward : plan::OpKind::attention, "op",
+                        plan::AttentionAttrs{.batch = a.batch,
+                                             .heads = a.heads,
+                                             .kv_heads = a.kv_heads,
+                                             .tq = a.tq,
+                                             .tk = a.tk,
+                                             .d = a.d,
+                                             .ld_q = a.ld_q,
+                                             .ld_kv = a.ld_kv,
+                                             .ld_o = a.ld_o,
+                                             .causal = a.causal,
+                                             .scale = a.scale,
+                                             .token0 = a.shift()},
                         reads, writes);
   b.end();
   b.plan.train.push_back({routine, 0, 0});
-  place(b.plan);
+  plan::place(b.plan);
   return std::move(b.plan);
 }
 
@@ -157,7 +157,7 @@ Plan plan_of(bool backward, const Attention& a, Choice choice, Operands& to) {
 std::vector<Buffer> results_of(bool backward, const Attention& a, Choice choice,
                                const std::vector<const Buffer*>& given) {
   Operands operands;
-  const Plan plan = plan_of(backward, a, choice, operands);
+  const plan::Plan plan = plan_of(backward, a, choice, operands);
   const Streams streams;
   const DeviceArena arena(plan.memory.arena);
   CudaBackend backend(plan, arena.data(), nullptr, streams, {.cudnn = false, .attention = choice});
@@ -170,7 +170,7 @@ std::vector<Buffer> results_of(bool backward, const Attention& a, Choice choice,
   backend.sync();
   backend.download(operands.writes);
   std::vector<Buffer> results;
-  for (const View& v : operands.writes) {
+  for (const plan::View& v : operands.writes) {
     Buffer& to = results.emplace_back(plan.buffers[static_cast<size_t>(v.buffer)].dtype, v.count);
     std::memcpy(to.data(), backend.host(v), static_cast<size_t>(to.bytes()));
   }
@@ -204,7 +204,7 @@ TEST(Kernels, AttentionOnHopperNeedsThePlanOfItsChoice) {
   a.tq = 4100;  // ours fill whole tiles, cuDNN's do not
   for (const Choice planned : {Choice::cudnn, Choice::own}) {
     Operands operands;
-    const Plan plan = plan_of(true, a, planned, operands);
+    const plan::Plan plan = plan_of(true, a, planned, operands);
     CudaBackend backend(plan, reinterpret_cast<std::byte*>(uintptr_t{1} << 40), nullptr, streams,
                         {.gemm = GemmChoice::heuristic, .cudnn = false, .attention = Choice::own});
     if (planned == Choice::own) {

@@ -13,7 +13,7 @@ TEST(Kernels, AnArenaIsZeroBeforeAnyStreamWritesToIt) {
   constexpr int64_t kBytes = 4096;
   const Streams streams;
   const DeviceArena arena(kBytes);
-  ISOBAR_CUDA(cudaMemsetAsync(arena.data(), 1, kBytes, streams[Lane::compute]));
+  ISOBAR_CUDA(cudaMemsetAsync(arena.data(), 1, kBytes, streams[plan::Lane::compute]));
   streams.sync();
   ISOBAR_CUDA(cudaDeviceSynchronize());
   std::vector<std::byte> got(kBytes);

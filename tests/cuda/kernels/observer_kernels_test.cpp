@@ -15,52 +15,53 @@ namespace {
 
 class StandIn : public OpObserver {
  public:
-  void begin_op(const Program&, int32_t instr, int32_t step, cudaStream_t) override {
+  void begin_op(const plan::Program&, int32_t instr, int32_t step, cudaStream_t) override {
     EXPECT_FALSE(open_) << "an op begins inside another";
     open_ = true;
     enqueued_.push_back({step, instr});
   }
-  void end_op(const Program&, int32_t instr, int32_t, cudaStream_t) override {
+  void end_op(const plan::Program&, int32_t instr, int32_t, cudaStream_t) override {
     EXPECT_TRUE(open_);
     EXPECT_EQ(enqueued_.back().instr, instr);
     open_ = false;
   }
-  void begin_ahead(const Program&, int32_t instr, int32_t step) override {
+  void begin_ahead(const plan::Program&, int32_t instr, int32_t step) override {
     EXPECT_FALSE(open_);
     ran(announce({step, instr, true}), 0);
   }
-  void captured(const Program&, cudaGraph_t, cudaGraphExec_t) override {
-    nodes_.clear();                     // both landing sets have graphs of the same ops
-    for (const OpKey& k : enqueued_) {  // they became nodes, and nothing ran
+  void captured(const plan::Program&, cudaGraph_t, cudaGraphExec_t) override {
+    nodes_.clear();                            // both landing sets have graphs of the same ops
+    for (const trace::OpKey& k : enqueued_) {  // they became nodes, and nothing ran
       records.node_instr[next_node_] = k.instr;
       nodes_.push_back(next_node_++);
     }
     enqueued_.clear();
   }
-  void begin_graph(const Program&, int32_t step, cudaStream_t) override {
+  void begin_graph(const plan::Program&, int32_t step, cudaStream_t) override {
     const uint32_t call = announce({step, 0});
     for (const uint64_t node : nodes_) ran(call, node);
     ++graphs;
   }
   void ended() {  // what was enqueued and not captured was launched
     EXPECT_FALSE(open_);
-    for (const OpKey& k : enqueued_) ran(announce(k), 0);
+    for (const trace::OpKey& k : enqueued_) ran(announce(k), 0);
     enqueued_.clear();
   }
-  DeviceRecords records;
+  trace::DeviceRecords records;
   int graphs = 0;
 
  private:
-  uint32_t announce(OpKey k) {
-    records.links.push_back({++call_, external_id(k)});
+  uint32_t announce(trace::OpKey k) {
+    records.links.push_back({++call_, trace::external_id(k)});
     return call_;
   }
   void ran(uint32_t call, uint64_t node) {
     clock_ += 10;
-    records.activities.push_back({DeviceActivity::Kind::kernel, call, node, clock_, clock_ + 5, "kernel"});
+    records.activities.push_back(
+        {trace::DeviceActivity::Kind::kernel, call, node, clock_, clock_ + 5, "kernel"});
   }
   bool open_ = false;
-  std::vector<OpKey> enqueued_;
+  std::vector<trace::OpKey> enqueued_;
   std::vector<uint64_t> nodes_;
   uint64_t next_node_ = 1000;
   uint32_t call_ = 0;
@@ -76,7 +77,7 @@ class ObservedSteps {
     backend_.prepare();
     run_.keep(program_, ahead);
     backend_.on_fetch(sample, ahead);
-    run_(link(plan_, plan_.init), 0);
+    run_(plan::link(plan_, plan_.init), 0);
     run_.observe(&device_);
     for (int step = 0; step < kSteps; ++step) {
       run_(program_, step);
@@ -84,9 +85,11 @@ class ObservedSteps {
     }
     EXPECT_EQ(device_.graphs, graphs_ ? kSteps - 1 : 0);
   }
-  DeviceJoin joined() const { return join(device_.records, program_, 0); }
+  trace::DeviceJoin joined() const { return trace::join(device_.records, program_, 0); }
   size_t instrs() const { return program_.instrs.size(); }
-  bool fetches(const Span& s) const { return plan_.ops[static_cast<size_t>(s.op)].kind == OpKind::fetch; }
+  bool fetches(const trace::Span& s) const {
+    return plan_.ops[static_cast<size_t>(s.op)].kind == plan::OpKind::fetch;
+  }
   static constexpr int kSteps = 4;
 
  private:
@@ -112,8 +115,8 @@ class ObservedSteps {
 
   const bool graphs_;
   const RunSpec spec_ = spec();
-  const Plan plan_ = build_plan(spec_, 0, cuda_workspace());
-  const Program program_ = link(plan_, plan_.train);
+  const plan::Plan plan_ = nets::build_plan(spec_, 0, cuda_workspace());
+  const plan::Program program_ = plan::link(plan_, plan_.train);
   const Streams streams_;
   const DeviceArena arena_{plan_.memory.arena};
   const PinnedMemory host_{plan_.memory.host};
@@ -128,10 +131,10 @@ TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
   ISOBAR_NEEDS_KERNELS();
   ObservedSteps steps(GetParam());
   steps.run(false);
-  const DeviceJoin j = steps.joined();
-  EXPECT_EQ(j.share.joined_share(), 1) << to_text(j.share);
+  const trace::DeviceJoin j = steps.joined();
+  EXPECT_EQ(j.share.joined_share(), 1) << trace::to_text(j.share);
   std::set<std::pair<int32_t, int32_t>> seen;
-  for (const Span& s : j.spans) EXPECT_TRUE(seen.insert({s.step, s.instr}).second);
+  for (const trace::Span& s : j.spans) EXPECT_TRUE(seen.insert({s.step, s.instr}).second);
   EXPECT_EQ(seen.size(), steps.kSteps * steps.instrs());
 }
 
@@ -139,12 +142,12 @@ TEST_P(Observer, CopiesAheadBelongToTheirFetchesOnTheLinksLane) {
   ISOBAR_NEEDS_KERNELS();
   ObservedSteps steps(GetParam());
   steps.run(true);
-  const DeviceJoin j = steps.joined();
-  EXPECT_EQ(j.share.joined_share(), 1) << to_text(j.share);
+  const trace::DeviceJoin j = steps.joined();
+  EXPECT_EQ(j.share.joined_share(), 1) << trace::to_text(j.share);
   std::set<std::pair<int32_t, int32_t>> own, ahead;
-  for (const Span& s : j.spans) {
-    EXPECT_TRUE(s.lane != Lane::h2d || steps.fetches(s));
-    EXPECT_TRUE((s.lane == Lane::h2d ? ahead : own).insert({s.step, s.instr}).second);
+  for (const trace::Span& s : j.spans) {
+    EXPECT_TRUE(s.lane != plan::Lane::h2d || steps.fetches(s));
+    EXPECT_TRUE((s.lane == plan::Lane::h2d ? ahead : own).insert({s.step, s.instr}).second);
   }
   EXPECT_EQ(own.size(), steps.kSteps * steps.instrs());
   EXPECT_EQ(ahead.size(), 2u * steps.kSteps);  // two micro-batches for each following step

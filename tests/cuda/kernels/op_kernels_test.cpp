@@ -11,13 +11,13 @@ namespace {
 using isobar::testing::OpCase;
 using isobar::testing::OpInPlan;
 
-class CudaOp : public ::testing::TestWithParam<OpKind> {};
+class CudaOp : public ::testing::TestWithParam<plan::OpKind> {};
 
 TEST_P(CudaOp, IsItsReferenceInAllTypes) {
   ISOBAR_NEEDS_KERNELS();
   Random random;
   const std::vector<OpCase> cases = isobar::testing::cases_of(GetParam(), random);
-  ASSERT_FALSE(cases.empty()) << name_of(GetParam()) << " has no case in tests/backend";
+  ASSERT_FALSE(cases.empty()) << plan::name_of(GetParam()) << " has no case in tests/backend";
   const Streams streams;
   for (const OpCase& c : cases) {
     const OpInPlan op(c, cuda_workspace());
@@ -29,14 +29,15 @@ TEST_P(CudaOp, IsItsReferenceInAllTypes) {
 }
 
 TEST(CudaOps, AreThoseThatTheRowsClaim) {
-  for (int k = 0; k < kOpKinds; ++k) {
-    const OpInfo& op = info_of(static_cast<OpKind>(k));
-    const bool claimed = (op.backends & kCuda) && op.price != PriceClass::transfer;  // transfers: model/comm
+  for (int k = 0; k < plan::kOpKinds; ++k) {
+    const plan::OpInfo& op = plan::info_of(static_cast<plan::OpKind>(k));
+    const bool claimed =
+        (op.backends & plan::kCuda) && op.price != plan::PriceClass::transfer;  // transfers: model/comm
     EXPECT_EQ(cuda_ops()[op.kind] != nullptr, claimed) << op.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(isobar::testing::kinds_of(kCuda)),
+INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(isobar::testing::kinds_of(plan::kCuda)),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

@@ -54,7 +54,7 @@ inline std::vector<ShippedRun> shipped_runs() {
       add({"policy.amp=bf16", "net.gelu=tanh"});
       add({"policy.amp=fp16", "net.gelu=tanh"});
     }
-    const NetLimits limits = limits_of(runs.back().spec.net);
+    const nets::NetLimits limits = nets::limits_of(runs.back().spec.net);
     if (limits.no_tp.empty()) add({"policy.amp=bf16", "layout.tp=2"});
     for (const char* kind : {"allgather", "ring", "ulysses"})
       if (limits.no_cp.empty() && (limits.attends || std::string(kind) == "allgather"))

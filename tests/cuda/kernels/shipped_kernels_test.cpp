@@ -21,7 +21,7 @@ TEST(Kernels, ProductsOfEveryShippedConfigurationAreTaken) {
   for (const ShippedRun& run : shipped_runs()) {
     if (run.spec.net.words() && run.spec.layout.world() > 1) continue;  // of many GPUs
     SCOPED_TRACE(run.name);
-    const Plan plan = build_plan(run.spec, 0, cuda_workspace());
+    const plan::Plan plan = nets::build_plan(run.spec, 0, cuda_workspace());
     CudaBackend backend(plan, arena, nullptr, streams, {.gemm = GemmChoice::heuristic, .cudnn = false});
     EXPECT_NO_THROW(backend.prepare());
     shapes += backend.gemms().shapes();
@@ -36,7 +36,7 @@ TEST(Kernels, ProductsOfEveryShippedConfigurationAreTaken) {
 TEST(Kernels, AttentionThatCudnnDoesNotTakeRunsInOurOwnKernels) {
   const Streams streams;
   const RunSpec spec = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"policy.amp=bf16"});
-  const Plan plan = build_plan(spec, 0, cuda_workspace());
+  const plan::Plan plan = nets::build_plan(spec, 0, cuda_workspace());
   CudaBackend backend(plan, reinterpret_cast<std::byte*>(uintptr_t{1} << 40), nullptr, streams,
                       {.gemm = GemmChoice::heuristic});
   backend.prepare();

@@ -118,10 +118,10 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         Buffer sums(DType::f32, s.batch * loss_sums_size(s.channels, loss_gpu.masked)),
             dpred(act, s.rows * s.columns());
         Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
-               scalars = random.buffer(DType::f32, kScalars);
-        scalars.set(kLossScale, 1024);
+               scalars = random.buffer(DType::f32, plan::kScalars);
+        scalars.set(plan::kLossScale, 1024);
         const int64_t padding = random.integer(0, s.batch);
-        scalars.set(kPadding, static_cast<double>(padding));
+        scalars.set(plan::kPadding, static_cast<double>(padding));
         Buffer scratch(DType::f32, 2 * loss_columns(loss_gpu.masked) * s.channels * s.batch *
                                        loss_partials(s.batch, s.tokens));
         const OnDevice gp(pred), gt(target), gs(sums), gd(dpred), gm(metrics), gc(scalars), gw(scratch);
@@ -153,8 +153,8 @@ TEST(Kernels, CrossEntropyIsTheCpus) {
         const int64_t column0 = random.integer(0, 3), padding = random.integer(0, rows);
         const Buffer logits = random.buffer(act, rows * cols, 4);
         Buffer labels(DType::f32, rows), largest(DType::f32, rows), sums(DType::f32, 2 * rows),
-            dlogits(act, rows * cols), metrics = random.buffer(DType::f32, 2), scalars(DType::f32, kScalars),
-                                       scratch(DType::f32, 2 * rows);
+            dlogits(act, rows * cols), metrics = random.buffer(DType::f32, 2),
+                                       scalars(DType::f32, plan::kScalars), scratch(DType::f32, 2 * rows);
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t label = column0 + random.integer(0, cols - 1);
           if (type == DType::i32)
@@ -162,9 +162,9 @@ TEST(Kernels, CrossEntropyIsTheCpus) {
           else
             labels.set(r, static_cast<double>(label));
         }
-        for (int i = 0; i < kScalars; ++i) scalars.set(i, 0);
-        scalars.set(kLossScale, 512);
-        scalars.set(kPadding, static_cast<double>(padding));
+        for (int i = 0; i < plan::kScalars; ++i) scalars.set(i, 0);
+        scalars.set(plan::kLossScale, 512);
+        scalars.set(plan::kPadding, static_cast<double>(padding));
         const OnDevice gx(logits), gl(labels), gm(largest), gs(sums), gd(dlogits), go(metrics), gc(scalars),
             gw(scratch);
         const Classes c{rows, cols, act, type, column0};
@@ -198,12 +198,12 @@ TEST(Kernels, DropoutIsTheCpus) {
     for (const DType act : kActs)
       for (const bool training : {true, false}) {
         const Buffer x = random.buffer(act, n * each);
-        Buffer want = random.buffer(act, n * each), scalars(DType::f32, kScalars);
+        Buffer want = random.buffer(act, n * each), scalars(DType::f32, plan::kScalars);
         std::memcpy(want.data(), x.data(), static_cast<size_t>(x.bytes()));
         const int64_t first = random.integer(0, int64_t{1} << 33), step = random.integer(1, 100000);
-        for (int i = 0; i < kScalars; ++i) scalars.set(i, 0);
-        scalars.set(kTraining, training ? 1 : 0);
-        scalars.set(kStep, static_cast<double>(act == DType::f16 ? step - 1 : step));
+        for (int i = 0; i < plan::kScalars; ++i) scalars.set(i, 0);
+        scalars.set(plan::kTraining, training ? 1 : 0);
+        scalars.set(plan::kStep, static_cast<double>(act == DType::f16 ? step - 1 : step));
         const DropoutDraw draw{7, static_cast<uint64_t>(random.integer(0, 100)), 0.3f, 0};
         const OnDevice gx(x), gc(scalars);
         dropout(draw, gc.f32(), first, n, each, act, gx.data(), nullptr, nullptr);
@@ -237,11 +237,11 @@ TEST(Kernels, LossScaleIsTheCpus) {
   for (const float norm : {4.0f, INFINITY, NAN})
     for (const float good : {0.0f, 9.0f})
       for (const float scale : {65536.0f, 1.0f}) {
-        Buffer norm2(DType::f32, 1), scalars(DType::f32, kScalars);
+        Buffer norm2(DType::f32, 1), scalars(DType::f32, plan::kScalars);
         norm2.set(0, static_cast<double>(norm));
-        for (int i = 0; i < kScalars; ++i) scalars.set(i, 1);
-        scalars.set(kLossScale, static_cast<double>(scale));
-        scalars.set(kGoodSteps, static_cast<double>(good));
+        for (int i = 0; i < plan::kScalars; ++i) scalars.set(i, 1);
+        scalars.set(plan::kLossScale, static_cast<double>(scale));
+        scalars.set(plan::kGoodSteps, static_cast<double>(good));
         const OnDevice gn(norm2), gs(scalars);
         loss_scale(1.0f, 10, gn.f32(), gs.f32(), nullptr);
         cpu::loss_scale({1.0f, 10}, norm2.f32(), scalars.f32());
@@ -273,26 +273,26 @@ TEST(Kernels, AdamAndSgdAreTheCpus) {
       const float unscale = u.skipped ? 0.0f : 1.0f / 128, lr = 1e-2f, norm = 90;
       const Buffer g = random.buffer(u.grad, u.n, 50);
       Buffer p = random.buffer(DType::f32, u.n), m = random.buffer(DType::f32, u.n, 0.1), v(DType::f32, u.n),
-             p16 = random.buffer(u.copy, u.n), scalars(DType::f32, kScalars), norm2(DType::f32, 1);
+             p16 = random.buffer(u.copy, u.n), scalars(DType::f32, plan::kScalars), norm2(DType::f32, 1);
       for (int64_t i = 0; i < u.n; ++i) v.set(i, 1e-3 * std::abs(random.normal()));
-      scalars.set(kLearningRate, static_cast<double>(lr));
-      scalars.set(kStep, 7);
-      scalars.set(kLossScale, 128);
-      scalars.set(kGoodSteps, 0);
-      scalars.set(kUnscale, static_cast<double>(unscale));
+      scalars.set(plan::kLearningRate, static_cast<double>(lr));
+      scalars.set(plan::kStep, 7);
+      scalars.set(plan::kLossScale, 128);
+      scalars.set(plan::kGoodSteps, 0);
+      scalars.set(plan::kUnscale, static_cast<double>(unscale));
       norm2.set(0, static_cast<double>(norm));
       const OnDevice gg(g), gp(p), gm(m), gv(v), gc(p16), gs(scalars), gn(norm2);
       const float clip = u.clipped ? std::min(1.0f, 2.0f / (std::sqrt(norm) + 1e-6f)) : 1.0f;
       void* const copy = u.copied ? gc.data() : nullptr;
       // One group, or several
-      std::vector<ParameterGroup> runs = {{static_cast<int32_t>((u.n + 15) / 16), 1, 1}};
+      std::vector<plan::ParameterGroup> runs = {{static_cast<int32_t>((u.n + 15) / 16), 1, 1}};
       if (u.grouped) runs.insert(runs.begin(), {{1, 0.5f, 0}, {2, 2, 1}, {3, 1, 0}});
       Buffer words(DType::i32, static_cast<int64_t>(3 * runs.size()));
-      std::memcpy(words.data(), runs.data(), runs.size() * sizeof(ParameterGroup));
+      std::memcpy(words.data(), runs.data(), runs.size() * sizeof(plan::ParameterGroup));
       const OnDevice gr(words);
-      const Groups groups =
-          u.grouped ? Groups{static_cast<const ParameterGroup*>(gr.data()), static_cast<int>(runs.size())}
-                    : Groups{};
+      const Groups groups = u.grouped ? Groups{static_cast<const plan::ParameterGroup*>(gr.data()),
+                                               static_cast<int>(runs.size())}
+                                      : Groups{};
       if (adam_not_sgd)
         adam({0.9f, 0.95f, 1e-8f, 0.1f, u.adamw, 2.0f}, u.n, gg.data(), u.grad, gs.f32(),
              u.clipped ? gn.f32() : nullptr, gp.f32(), gm.f32(), gv.f32(), copy, u.copy, groups, nullptr);
@@ -300,8 +300,8 @@ TEST(Kernels, AdamAndSgdAreTheCpus) {
         sgd({0.9f, 0.1f, 2.0f}, u.n, gg.data(), u.grad, gs.f32(), u.clipped ? gn.f32() : nullptr, gp.f32(),
             gm.f32(), copy, u.copy, groups, nullptr);
       for (int64_t from = 0, i = 0; !u.skipped && from < u.n; ++i) {
-        const ParameterGroup& run = runs[static_cast<size_t>(i)];
-        const int64_t n = std::min<int64_t>(u.n, run.end * kGroupElements) - from;
+        const plan::ParameterGroup& run = runs[static_cast<size_t>(i)];
+        const int64_t n = std::min<int64_t>(u.n, run.end * plan::kGroupElements) - from;
         const auto* const gradient = static_cast<const std::byte*>(g.data()) + from * size_of(u.grad);
         auto* const half = u.copied ? static_cast<std::byte*>(p16.data()) + from * 2 : nullptr;
         if (adam_not_sgd)
@@ -327,8 +327,8 @@ TEST(Kernels, AverageAndSwapAreTheCpus) {
   for (const int64_t n : {1, 1000, 70'001})
     for (const bool skipped : {false, true}) {
       Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n),
-             scalars(DType::f32, kScalars);
-      scalars.set(kUnscale, skipped ? 0 : 1);
+             scalars(DType::f32, plan::kScalars);
+      scalars.set(plan::kUnscale, skipped ? 0 : 1);
       const OnDevice gx(x), gy(y), gs(scalars);
       average(n, 0.1f, gx.f32(), gs.f32(), gy.f32(), nullptr);
       if (!skipped) cpu::average(n, 0.1f, x.f32(), y.f32());

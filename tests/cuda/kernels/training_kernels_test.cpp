@@ -34,7 +34,7 @@ struct Step {
 };
 
 // Samples by step and micro-batch, independent of the order of requests
-void sample(uint64_t seed, int64_t step, int32_t micro, const Plan& plan, int64_t samples, float* input,
+void sample(uint64_t seed, int64_t step, int32_t micro, const plan::Plan& plan, int64_t samples, float* input,
             float* target) {
   std::mt19937_64 engine(seed + 1000 * static_cast<uint64_t>(step) + static_cast<uint64_t>(micro));
   std::normal_distribution<float> normal;
@@ -46,35 +46,35 @@ void sample(uint64_t seed, int64_t step, int32_t micro, const Plan& plan, int64_
   }
 }
 
-void first_values(const Plan& plan, uint64_t seed, float* params) {
+void first_values(const plan::Plan& plan, uint64_t seed, float* params) {
   std::mt19937_64 engine(seed);
   std::normal_distribution<float> normal;
-  for (const Param& p : plan.params)
+  for (const plan::Param& p : plan.params)
     for (int64_t i = 0; i < p.count; ++i)
-      params[p.offset + i] = p.init == Init::one ? 1.0f : 0.1f * normal(engine);
+      params[p.offset + i] = p.init == plan::Init::one ? 1.0f : 0.1f * normal(engine);
 }
 
 void set_scalars(const RunSpec& spec, int64_t step, float* scalars) {
   if (step == 0) {
-    scalars[kStep] = 0;
-    scalars[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
-    scalars[kGoodSteps] = 0;
-    scalars[kUnscale] = 1;
+    scalars[plan::kStep] = 0;
+    scalars[plan::kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
+    scalars[plan::kGoodSteps] = 0;
+    scalars[plan::kUnscale] = 1;
   }
-  scalars[kLearningRate] = 1e-3f;
-  if (spec.policy.amp != Amp::fp16) scalars[kStep] = static_cast<float>(step + 1);
+  scalars[plan::kLearningRate] = 1e-3f;
+  if (spec.policy.amp != Amp::fp16) scalars[plan::kStep] = static_cast<float>(step + 1);
 }
 
 // `run(program, step)` on any backend
 template <class Run>
-std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
-                        const Program& program, const Run& run) {
-  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
+std::vector<Step> train(const RunSpec& spec, const plan::Plan& plan, Backend& backend, uint64_t seed,
+                        int64_t steps, const plan::Program& program, const Run& run) {
+  const auto floats = [&](const plan::View& v) { return reinterpret_cast<float*>(backend.host(v)); };
   backend.load_constants();
   first_values(plan, seed, floats(plan.params_all));
   set_scalars(spec, 0, floats(plan.scalars));
   backend.upload({plan.params_all, plan.scalars});
-  run(link(plan, plan.init), 0);
+  run(plan::link(plan, plan.init), 0);
   std::vector<Step> out;
   int64_t asked = 0;  // like a loader: each request gets the next sample
   for (int64_t step = 0; step < steps; ++step) {
@@ -91,23 +91,25 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
     backend.download({plan.metrics, plan.grad_norm2, plan.scalars});
     out.push_back({static_cast<double>(floats(plan.metrics)[0]),
                    static_cast<double>(floats(plan.grad_norm2)[0]),
-                   static_cast<double>(floats(plan.scalars)[kLossScale])});
+                   static_cast<double>(floats(plan.scalars)[plan::kLossScale])});
   }
   return out;
 }
 
 std::vector<Step> on_cpu(const RunSpec& spec, uint64_t seed, int64_t steps, std::vector<float>& params) {
-  const Plan plan = build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
-  const Program program = link(plan, plan.train);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
+  const plan::Program program = plan::link(plan, plan.train);
   std::vector<std::byte> arena(static_cast<size_t>(plan.memory.arena + 64)),
       host(static_cast<size_t>(plan.memory.host + 64));
   const auto aligned = [](std::vector<std::byte>& v) {
     return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
   };
   CpuBackend backend(plan, aligned(arena), aligned(host));
-  const auto steps_done = train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t) {
-    for (const Instr& i : p.instrs) backend.launch(plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
-  });
+  const auto steps_done =
+      train(spec, plan, backend, seed, steps, program, [&](const plan::Program& p, int32_t) {
+        for (const plan::Instr& i : p.instrs)
+          backend.launch(plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
+      });
   const auto* p = reinterpret_cast<const float*>(backend.at(plan.params_all));
   params.assign(p, p + plan.params_all.count);
   return steps_done;
@@ -115,8 +117,8 @@ std::vector<Step> on_cpu(const RunSpec& spec, uint64_t seed, int64_t steps, std:
 
 std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool graphs, bool ahead,
                          std::vector<float>& params) {
-  const Plan plan = build_plan(spec, 0, cuda_workspace());
-  const Program program = link(plan, plan.train);
+  const plan::Plan plan = nets::build_plan(spec, 0, cuda_workspace());
+  const plan::Program program = plan::link(plan, plan.train);
   const Streams streams;
   const DeviceArena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
@@ -142,12 +144,12 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   DeviceExecutor run(plan, backend, nullptr, streams, {.graphs = graphs});
   run.keep(program, ahead);
   EXPECT_EQ(backend.inputs().landing_bytes() > 0, ahead);
-  const auto steps_done =
-      train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t step) { run(p, step); });
+  const auto steps_done = train(spec, plan, backend, seed, steps, program,
+                                [&](const plan::Program& p, int32_t step) { run(p, step); });
   EXPECT_EQ(run.replays(), graphs ? steps - 1 : 0);
   // Routines are timed in every run, replays included, as often as the step invokes them.
   std::vector<int64_t> invoked(plan.routines.size());
-  for (const Invocation& i : plan.train) invoked[static_cast<size_t>(i.routine)] += steps;
+  for (const plan::Invocation& i : plan.train) invoked[static_cast<size_t>(i.routine)] += steps;
   for (size_t r = 0; r < plan.routines.size(); ++r) {
     EXPECT_EQ(run.routine_times()[r].count, invoked[r]) << plan.routines[r].name;
     EXPECT_EQ(run.routine_times()[r].seconds > 0, invoked[r] > 0) << plan.routines[r].name;

@@ -23,21 +23,21 @@ std::vector<hsize_t> random_dims(int rank, int64_t most) {
 
 /// Reads random slabs of the file and compares each element with `data`.
 template <class T>
-void expect_slabs(const Hdf5Array& array, const std::vector<hsize_t>& dims, const std::vector<T>& data,
+void expect_slabs(const data::Hdf5Array& array, const std::vector<hsize_t>& dims, const std::vector<T>& data,
                   int slabs) {
-  const Index all(dims.begin(), dims.end());
+  const data::Index all(dims.begin(), dims.end());
   ASSERT_EQ(array.dims(), all);
-  const Index strides = strides_of(all);
+  const data::Index strides = data::strides_of(all);
   for (int i = 0; i < slabs; ++i) {
-    Index start, count;
+    data::Index start, count;
     for (int64_t d : all) {
       start.push_back(random_int(0, d - 1));
       count.push_back(random_int(1, d - start.back()));
     }
-    std::vector<T> got(product(count), static_cast<T>(-99));
+    std::vector<T> got(data::product(count), static_cast<T>(-99));
     array.read(start, count, got.data());
-    const Index box = strides_of(count);
-    for (int64_t at = 0; at < product(count); ++at) {
+    const data::Index box = data::strides_of(count);
+    for (int64_t at = 0; at < data::product(count); ++at) {
       int64_t from = 0;
       for (size_t k = 0; k < all.size(); ++k) from += (start[k] + at / box[k] % count[k]) * strides[k];
       ASSERT_EQ(got[at], data[from]) << "element " << at;
@@ -80,7 +80,7 @@ TEST(Hdf5Array, SlabsEqualTheDataInEveryLayout) {
           o.chunk.push_back(static_cast<hsize_t>(random_int(1, static_cast<int64_t>(d))));
       const auto data = random_floats(volume(dims));
       write_hdf5(dir / "a.h5", dims, data, o);
-      const Hdf5Array array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(1 << 20));
+      const data::Hdf5Array array(dir / "a.h5", "fields", std::make_shared<data::ChunkCache>(1 << 20));
       EXPECT_EQ(array.layout().parallel(), c.parallel);
       expect_slabs(array, dims, data, 20);
     }
@@ -94,17 +94,19 @@ TEST(Hdf5Array, OtherElementTypes) {
   std::vector<int16_t> s(60);
   for (int i = 0; i < 60; ++i)
     d[i] = std::ldexp(random_int(-1000, 1000), -3), s[i] = static_cast<int16_t>(random_int(-32768, 32767));
-  const auto open = [&] { return Hdf5Array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(1 << 20)); };
+  const auto open = [&] {
+    return data::Hdf5Array(dir / "a.h5", "fields", std::make_shared<data::ChunkCache>(1 << 20));
+  };
   for (hid_t type : {H5T_IEEE_F64LE, H5T_IEEE_F64BE}) {
     write_hdf5(dir / "a.h5", dims, d, {.type = type});
-    const Hdf5Array a = open();
-    EXPECT_EQ(a.element(), Element::f64);
+    const data::Hdf5Array a = open();
+    EXPECT_EQ(a.element(), data::Element::f64);
     expect_slabs(a, dims, d, 20);
   }
   for (hid_t type : {H5T_STD_I16LE, H5T_STD_I16BE}) {
     write_hdf5(dir / "a.h5", dims, s, {.type = type, .chunk = {2, 3, 2}, .shuffle = true, .deflate = 1});
-    const Hdf5Array a = open();
-    EXPECT_EQ(a.element(), Element::i16);
+    const data::Hdf5Array a = open();
+    EXPECT_EQ(a.element(), data::Element::i16);
     expect_slabs(a, dims, s, 20);
   }
   const hid_t half = H5Tcopy(H5T_IEEE_F32LE);  // IEEE half precision
@@ -118,8 +120,8 @@ TEST(Hdf5Array, OtherElementTypes) {
   }
   for (const bool compact : {false, true}) {  // compact: HDF5 converts it, behind the lock
     write_hdf5(dir / "a.h5", dims, d, {.type = half, .compact = compact});
-    const Hdf5Array a = open();
-    EXPECT_EQ(a.element(), compact ? Element::f64 : Element::f16);
+    const data::Hdf5Array a = open();
+    EXPECT_EQ(a.element(), compact ? data::Element::f64 : data::Element::f16);
     EXPECT_EQ(a.layout().parallel(), !compact);
     if (compact) {
       expect_slabs(a, dims, rounded, 20);
@@ -127,7 +129,8 @@ TEST(Hdf5Array, OtherElementTypes) {
     }
     std::vector<uint16_t> raw(60);
     a.read({0, 0, 0}, {5, 4, 3}, raw.data());
-    for (size_t i = 0; i < raw.size(); ++i) EXPECT_EQ(as_double(&raw[i], Element::f16), rounded[i]) << i;
+    for (size_t i = 0; i < raw.size(); ++i)
+      EXPECT_EQ(data::as_double(&raw[i], data::Element::f16), rounded[i]) << i;
   }
   H5Tclose(half);
 }
@@ -138,7 +141,7 @@ TEST(Hdf5Array, ChunksOverSeveralStepsAreCachedAndStillRight) {
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "a.h5", dims, data, {.chunk = {16, 3, 5, 4}, .shuffle = true, .deflate = 1});
   for (int64_t budget : {0, 2000, 1 << 20}) {  // budgets for no chunk, one chunk, all chunks
-    const Hdf5Array array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(budget));
+    const data::Hdf5Array array(dir / "a.h5", "fields", std::make_shared<data::ChunkCache>(budget));
     expect_slabs(array, dims, data, 200);
   }
 }
@@ -149,9 +152,9 @@ TEST(Hdf5Array, ManyThreadsReadTheSameData) {
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "parallel.h5", dims, data, {.chunk = {3, 1, 8, 9}, .shuffle = true, .deflate = 1});
   write_hdf5(dir / "locked.h5", dims, data, {.chunk = {3, 1, 8, 9}, .deflate = 1, .user_block = 512});
-  auto cache = std::make_shared<ChunkCache>(8000);
+  auto cache = std::make_shared<data::ChunkCache>(8000);
   for (const char* name : {"parallel.h5", "locked.h5"}) {
-    const Hdf5Array array(dir / name, "fields", cache);
+    const data::Hdf5Array array(dir / name, "fields", cache);
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
     for (int w = 0; w < 4; ++w)
@@ -174,7 +177,7 @@ TEST(Hdf5Array, ThousandsOfChunks) {
   const std::vector<hsize_t> dims = {9000, 1, 2, 3};
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "a.h5", dims, data, {.chunk = {1, 1, 2, 3}, .deflate = 1});
-  const Hdf5Array array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(1 << 20));
+  const data::Hdf5Array array(dir / "a.h5", "fields", std::make_shared<data::ChunkCache>(1 << 20));
   for (int64_t t : {8999, 0, 4096, 4095, 17, 5000}) {
     std::vector<float> got(6, NAN);
     array.read({t, 0, 0, 0}, {1, 1, 2, 3}, got.data());
@@ -187,15 +190,15 @@ TEST(Hdf5Array, CorruptAndMissingChunksAreNoticed) {
   const std::vector<hsize_t> dims = {4, 1, 16, 16};
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "part.h5", dims, data, {.chunk = {1, 1, 16, 16}, .deflate = 1, .steps_written = 2});
-  const Hdf5Array part(dir / "part.h5", "fields", std::make_shared<ChunkCache>(1 << 20));
+  const data::Hdf5Array part(dir / "part.h5", "fields", std::make_shared<data::ChunkCache>(1 << 20));
   std::vector<float> got(256);
   EXPECT_NO_THROW(part.read({1, 0, 0, 0}, {1, 1, 16, 16}, got.data()));
-  EXPECT_THROW(part.read({2, 0, 0, 0}, {1, 1, 16, 16}, got.data()), ArrayError);
+  EXPECT_THROW(part.read({2, 0, 0, 0}, {1, 1, 16, 16}, got.data()), data::ArrayError);
   write_hdf5(dir / "locked.h5", dims, data,
              {.chunk = {1, 1, 16, 16}, .deflate = 1, .steps_written = 2, .user_block = 512});
-  EXPECT_THROW(Hdf5Array(dir / "locked.h5", "fields", nullptr), ArrayError);
+  EXPECT_THROW(data::Hdf5Array(dir / "locked.h5", "fields", nullptr), data::ArrayError);
   write_hdf5(dir / "never.h5", dims, data, {.steps_written = 0});
-  EXPECT_THROW(Hdf5Array(dir / "never.h5", "fields", nullptr), ArrayError);
+  EXPECT_THROW(data::Hdf5Array(dir / "never.h5", "fields", nullptr), data::ArrayError);
 
   write_hdf5(dir / "bad.h5", dims, data, {.chunk = {1, 1, 16, 16}, .deflate = 1});
   const auto size = fs::file_size(dir / "bad.h5");
@@ -203,11 +206,11 @@ TEST(Hdf5Array, CorruptAndMissingChunksAreNoticed) {
   f.seekp(static_cast<std::streamoff>(size - 500));  // inside of the last chunk
   f.write(std::string(64, '\xff').data(), 64);
   f.close();
-  const Hdf5Array bad(dir / "bad.h5", "fields", std::make_shared<ChunkCache>(1 << 20));
+  const data::Hdf5Array bad(dir / "bad.h5", "fields", std::make_shared<data::ChunkCache>(1 << 20));
   int failures = 0;
   for (int64_t t = 0; t < 4; ++t) try {
       bad.read({t, 0, 0, 0}, {1, 1, 16, 16}, got.data());
-    } catch (const ArrayError&) {
+    } catch (const data::ArrayError&) {
       ++failures;
     }
   EXPECT_GE(failures, 1);
@@ -215,17 +218,19 @@ TEST(Hdf5Array, CorruptAndMissingChunksAreNoticed) {
 
 TEST(Slab, BoxesWithLargeGapsAreReadRunByRun) {
   TempDir dir;
-  const Index dims = {3, 4, 700, 300};  // one value of the last axis: 300 apart, too far for one read
-  std::vector<float> data(product(dims));
+  const data::Index dims = {3, 4, 700, 300};  // one value of the last axis: 300 apart, too far for one read
+  std::vector<float> data(data::product(dims));
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
   std::ofstream(dir / "raw", std::ios::binary)
       .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size() * 4));
   const int fd = ::open((dir / "raw").c_str(), O_RDONLY);
-  const Index count = {2, 3, 650, 1}, start = {1, 0, 30, 123};
-  std::vector<float> got(product(count), -1);
-  read_box(fd, 0, dims, start, count, 4, reinterpret_cast<std::byte*>(got.data()), strides_of(count));
+  const data::Index count = {2, 3, 650, 1}, start = {1, 0, 30, 123};
+  std::vector<float> got(data::product(count), -1);
+  data::read_box(fd, 0, dims, start, count, 4, reinterpret_cast<std::byte*>(got.data()),
+                 data::strides_of(count));
   double beyond = 0;
-  EXPECT_THROW(read_exactly(fd, &beyond, 8, static_cast<int64_t>(data.size()) * 4 - 4), ArrayError);
+  EXPECT_THROW(data::read_exactly(fd, &beyond, 8, static_cast<int64_t>(data.size()) * 4 - 4),
+               data::ArrayError);
   ::close(fd);
   size_t at = 0;
   for (int64_t a = 1; a < 3; ++a)
@@ -239,72 +244,73 @@ TEST(Slab, BoxesWithLargeGapsAreReadRunByRun) {
 // Boxes that are one run of the file, several rows, or single values far apart.
 TEST(Slab, EveryByteIsToldOfOnceInOrderWhenItIsThere) {
   TempDir dir;
-  const Index dims = {3, 5, 170, 300};
-  std::vector<float> data = random_floats(product(dims));
+  const data::Index dims = {3, 5, 170, 300};
+  std::vector<float> data = random_floats(data::product(dims));
   std::ofstream(dir / "raw", std::ios::binary)
       .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size() * 4));
   const int fd = ::open((dir / "raw").c_str(), O_RDONLY);
   for (int round = 0; round < 60; ++round) {
-    Index start(4), count(4);
+    data::Index start(4), count(4);
     for (size_t k = 0; k < 4; ++k) {
       const bool whole = random_int(0, 2) > 0, one = random_int(0, 3) == 0;
       start[k] = whole && !one ? 0 : random_int(0, dims[k] - 1);
       count[k] = one ? 1 : whole ? dims[k] : random_int(1, dims[k] - start[k]);
     }
-    std::vector<float> got(product(count), -1), told;
+    std::vector<float> got(data::product(count), -1), told;
     auto* const out = reinterpret_cast<std::byte*>(got.data());
-    read_box(fd, 0, dims, start, count, 4, out, strides_of(count), [&](const std::byte* at, int64_t bytes) {
-      ASSERT_EQ(at - out, static_cast<int64_t>(told.size()) * 4);
-      const auto* from = reinterpret_cast<const float*>(at);
-      told.insert(told.end(), from, from + bytes / 4);
-    });
+    data::read_box(fd, 0, dims, start, count, 4, out, data::strides_of(count),
+                   [&](const std::byte* at, int64_t bytes) {
+                     ASSERT_EQ(at - out, static_cast<int64_t>(told.size()) * 4);
+                     const auto* from = reinterpret_cast<const float*>(at);
+                     told.insert(told.end(), from, from + bytes / 4);
+                   });
     ASSERT_EQ(told, got);
     std::vector<float> want(got.size());
     const int64_t first = start[0] * 255000 + start[1] * 51000 + start[2] * 300 + start[3];
-    copy_box(count, 4, reinterpret_cast<const std::byte*>(data.data() + first), strides_of(dims),
-             reinterpret_cast<std::byte*>(want.data()), strides_of(count));
+    data::copy_box(count, 4, reinterpret_cast<const std::byte*>(data.data() + first), data::strides_of(dims),
+                   reinterpret_cast<std::byte*>(want.data()), data::strides_of(count));
     ASSERT_EQ(got, want);
   }
   ::close(fd);
 }
 
 template <class T>
-void check_unpack(Element e) {
+void check_unpack(data::Element e) {
   const int64_t n = 100;
   std::vector<T> raw(n);
   for (T& x : raw) x = static_cast<T>(random_int(0, 100));
-  Packing p{.scale = 0.25, .offset = -7, .lowest = 0, .highest = 100};
+  data::Packing p{.scale = 0.25, .offset = -7, .lowest = 0, .highest = 100};
   p.missing[0] = 120;
   std::vector<float> out(n, NAN);
-  EXPECT_EQ(unpack(raw.data(), e, n, p, out.data()), -1) << name_of(e);
+  EXPECT_EQ(data::unpack(raw.data(), e, n, p, out.data()), -1) << data::name_of(e);
   for (int64_t i = 0; i < n; ++i) EXPECT_EQ(out[i], static_cast<float>(raw[i]) * 0.25f - 7);
   raw[61] = 120;
   raw[77] = 101;
-  EXPECT_EQ(unpack(raw.data(), e, n, p, out.data()), 61) << name_of(e);
+  EXPECT_EQ(data::unpack(raw.data(), e, n, p, out.data()), 61) << data::name_of(e);
   raw[61] = 1;
-  EXPECT_EQ(unpack(raw.data(), e, n, p, out.data()), 77) << name_of(e);
+  EXPECT_EQ(data::unpack(raw.data(), e, n, p, out.data()), 77) << data::name_of(e);
 }
 
 TEST(Element, UnpackScalesAndFindsTheFirstMissingValue) {
-  check_unpack<int8_t>(Element::i8);
-  check_unpack<uint8_t>(Element::u8);
-  check_unpack<int16_t>(Element::i16);
-  check_unpack<uint16_t>(Element::u16);
-  check_unpack<int32_t>(Element::i32);
-  check_unpack<uint32_t>(Element::u32);
-  check_unpack<int64_t>(Element::i64);
-  check_unpack<uint64_t>(Element::u64);
-  check_unpack<float>(Element::f32);
-  check_unpack<double>(Element::f64);
+  check_unpack<int8_t>(data::Element::i8);
+  check_unpack<uint8_t>(data::Element::u8);
+  check_unpack<int16_t>(data::Element::i16);
+  check_unpack<uint16_t>(data::Element::u16);
+  check_unpack<int32_t>(data::Element::i32);
+  check_unpack<uint32_t>(data::Element::u32);
+  check_unpack<int64_t>(data::Element::i64);
+  check_unpack<uint64_t>(data::Element::u64);
+  check_unpack<float>(data::Element::f32);
+  check_unpack<double>(data::Element::f64);
 }
 
 TEST(Element, AMissingValueBesideAFillOfNaNIsFound) {
   std::vector<float> x(100, 1), out(100);
-  Packing p;
+  data::Packing p;
   p.missing[1] = -999;  // missing_value; _FillValue, the first, is NaN
-  EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), -1);
+  EXPECT_EQ(data::unpack(x.data(), data::Element::f32, 100, p, out.data()), -1);
   x[42] = -999;
-  EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), 42);
+  EXPECT_EQ(data::unpack(x.data(), data::Element::f32, 100, p, out.data()), 42);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace isobar::test {
 namespace {
 
 TEST(ChunkCache, OneDecodesForAllThatWait) {
-  ChunkCache cache(1 << 20);
+  data::ChunkCache cache(1 << 20);
   std::atomic<int> decoded{0}, right{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
@@ -35,13 +35,13 @@ TEST(ChunkCache, OneDecodesForAllThatWait) {
 }
 
 TEST(ChunkCache, WhatDoesNotDecodeIsAnErrorToEachAndWhatIsTooLargeIsDecodedByEach) {
-  ChunkCache cache(50);
+  data::ChunkCache cache(50);
   std::atomic<int> failed{0}, decoded{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       try {
-        cache.find_or({&cache, 1}, [&]() -> ChunkCache::Bytes { throw std::runtime_error("torn"); });
+        cache.find_or({&cache, 1}, [&]() -> data::ChunkCache::Bytes { throw std::runtime_error("torn"); });
       } catch (const std::runtime_error&) {
         ++failed;
       }
@@ -60,11 +60,11 @@ TEST(ChunkCache, ThreadsShareChunksOfManySteps) {
   const TempDir dir;
   NetcdfOptions o{.order = "tzyx", .steps = 24, .levels = 4, .rows = 20, .columns = 30, .two = true};
   write_netcdf(dir / "a.nc", o, {random_packed(o), random_packed(o)});
-  convert(dir / "a.nc", {}, dir / "a.zarr", {.format = "zarr2", .chunks = {.steps = 8}});
+  data::convert(dir / "a.nc", {}, dir / "a.zarr", {.format = "zarr2", .chunks = {.steps = 8}});
   const std::vector<std::string> names = {"t1000", "t850", "t500", "t250", "q1000", "q850", "q500", "q250"};
-  const FieldFiles whole = open_fields(dir / "a.nc", "", names),
-                   shared = open_fields(dir / "a.zarr", "", names);
-  const FieldShape shape = whole[0]->info().shape;
+  const data::FieldFiles whole = data::open_fields(dir / "a.nc", "", names),
+                         shared = data::open_fields(dir / "a.zarr", "", names);
+  const data::FieldShape shape = whole[0]->info().shape;
   std::atomic<int> wrong{0};
   const auto each = [&](const auto& body) {
     std::vector<std::thread> threads;
@@ -81,7 +81,7 @@ TEST(ChunkCache, ThreadsShareChunksOfManySteps) {
   EXPECT_EQ(wrong, 0);
   for (const char* torn : {"t850", "q500"})
     fs::resize_file(dir / ("a.zarr/" + std::string(torn) + "/1.0.0"), 9);
-  const FieldFiles damaged = open_fields(dir / "a.zarr", "", names);
+  const data::FieldFiles damaged = data::open_fields(dir / "a.zarr", "", names);
   std::atomic<int> told{0};
   each([&] {
     std::vector<float> b(static_cast<size_t>(shape.size()));

@@ -45,9 +45,9 @@ TEST(Codecs, OfNumcodecsInBothVersionsOfZarr) {
   for (const char* version : {"2", "3"})
     for (size_t seed = 0; seed < kCodecCases.size(); ++seed) {
       const CodecCase& w = kCodecCases[seed];
-      const FieldFiles files =
-          open_fields(codec_fixture(std::string("codecs") + version + ".zip"), "data.train", {w.name});
-      const FieldInfo& info = files.at(0)->info();
+      const data::FieldFiles files =
+          data::open_fields(codec_fixture(std::string("codecs") + version + ".zip"), "data.train", {w.name});
+      const data::FieldInfo& info = files.at(0)->info();
       EXPECT_EQ(info.latitude.front(), 60);
       for (int64_t t = 0; t < kCodecSteps; ++t) {
         std::vector<float> got(kCodecPlane);
@@ -65,13 +65,14 @@ TEST(Codecs, OfNumcodecsInBothVersionsOfZarr) {
 TEST(Codecs, FiltersOfHdf5AreUndoneWithoutTheLibrary) {
   const char* const names[] = {"zstd", "lz4", "blosc", "lzf", "sums", "sum", "half", "half_big"};
   for (int64_t seed = 0; seed < 8; ++seed) {
-    const Hdf5Array array(codec_fixture("filters.h5"), names[seed], std::make_shared<ChunkCache>(1 << 20));
+    const data::Hdf5Array array(codec_fixture("filters.h5"), names[seed],
+                                std::make_shared<data::ChunkCache>(1 << 20));
     EXPECT_TRUE(array.layout().parallel()) << names[seed] << ": " << array.layout().locked_because;
     const int64_t n = kCodecSteps * kCodecPlane;
-    std::vector<std::byte> raw(static_cast<size_t>(n * size_of(array.element())));
+    std::vector<std::byte> raw(static_cast<size_t>(n * data::size_of(array.element())));
     array.read({0, 0, 0}, {kCodecSteps, kCodecRows, kCodecColumns}, raw.data());
     std::vector<float> got(static_cast<size_t>(n));
-    unpack(raw.data(), array.element(), n, {}, got.data());
+    data::unpack(raw.data(), array.element(), n, {}, got.data());
     const double within = seed >= 6 ? 0.25 : 0;
     for (int64_t i = 0; i < n; ++i)
       ASSERT_NEAR(static_cast<double>(got[i]), codec_value(seed, i), within) << names[seed] << " at " << i;
@@ -93,14 +94,15 @@ std::string compressible(int64_t n) {
 TEST(Codecs, AnLz4BlockByHand) {
   // "abc", 10 more of "abcabc…" from 3 back, and "xyz12" as the last literals
   const unsigned char block[] = {0x36, 'a', 'b', 'c', 3, 0, 0x50, 'x', 'y', 'z', '1', '2'};
-  const Stored in(reinterpret_cast<const std::byte*>(block), sizeof block);
+  const data::Stored in(reinterpret_cast<const std::byte*>(block), sizeof block);
   std::string out(18, '?');
-  ASSERT_EQ(unlz4(in, reinterpret_cast<std::byte*>(out.data()), 18), 18);
+  ASSERT_EQ(data::unlz4(in, reinterpret_cast<std::byte*>(out.data()), 18), 18);
   EXPECT_EQ(out, "abcabcabcabcaxyz12");
-  EXPECT_THROW(unlz4(in, reinterpret_cast<std::byte*>(out.data()), 17), ArrayError);
+  EXPECT_THROW(data::unlz4(in, reinterpret_cast<std::byte*>(out.data()), 17), data::ArrayError);
   for (size_t cut = 1; cut < sizeof block; ++cut) {
     if (cut == 4) continue;  // valid: a block may end with its literals
-    EXPECT_THROW(unlz4(in.first(cut), reinterpret_cast<std::byte*>(out.data()), 18), ArrayError) << cut;
+    EXPECT_THROW(data::unlz4(in.first(cut), reinterpret_cast<std::byte*>(out.data()), 18), data::ArrayError)
+        << cut;
   }
 }
 
@@ -109,12 +111,12 @@ TEST(Codecs, TornBytesAreOneErrorOrShorter) {
     std::string bytes = compressible(random_int(1, 80));
     for (char& c : bytes)
       if (random_int(0, 3) == 0) c = static_cast<char>(random_int(0, 255));
-    const Stored in(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+    const data::Stored in(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     std::vector<std::byte> out(64 + 8, std::byte{0x5a});
-    for (const auto undo : {unlz4, unlzf, unzstd, unblosc}) {
+    for (const auto undo : {data::unlz4, data::unlzf, data::unzstd, data::unblosc}) {
       try {
         EXPECT_LE(undo(in, out.data(), 64), 64);
-      } catch (const ArrayError& e) {
+      } catch (const data::ArrayError& e) {
         EXPECT_NE(std::string(e.what()).find("does not decode"), std::string::npos);
       }
       for (size_t i = 64; i < out.size(); ++i) ASSERT_EQ(out[i], std::byte{0x5a}) << "beyond its room";
@@ -125,20 +127,20 @@ TEST(Codecs, TornBytesAreOneErrorOrShorter) {
 TEST(Codecs, AChecksumThatDiffersIsAnError) {
   const std::string store = codec_fixture("codecs2.zip");
   for (const char* sum : {"crc32", "adler32", "fletcher32", "crc32c"}) {
-    const ZarrCodecs codecs = zarr2_codecs(nullptr, {{{"id", sum}}});
+    const data::ZarrCodecs codecs = data::zarr2_codecs(nullptr, {{{"id", sum}}});
     const std::string data = "12345678";
     std::vector<std::byte> stored(12), out(8);
     std::memcpy(stored.data(), data.data(), 8);
-    EXPECT_THROW(codecs.decode(stored, out.data(), 8), ArrayError) << sum;
+    EXPECT_THROW(codecs.decode(stored, out.data(), 8), data::ArrayError) << sum;
   }
 }
 
 TEST(Codecs, WhatIsNotReadIsNamed) {
   const auto named = [](const nlohmann::json& codecs, const std::string& what) {
     try {
-      zarr3_codecs(codecs);
+      data::zarr3_codecs(codecs);
       ADD_FAILURE() << what;
-    } catch (const ArrayError& e) {
+    } catch (const data::ArrayError& e) {
       EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
     }
   };

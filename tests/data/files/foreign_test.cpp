@@ -26,9 +26,9 @@ class Foreign : public testing::Test {
   void refused(const std::string& path, const std::vector<std::string>& parts) const {
     std::vector<std::string> all = parts;
     all.push_back(path);
-    expect_config_error([&] { inspect(path); }, all);
+    expect_config_error([&] { data::inspect(path); }, all);
     all.emplace_back("'data.train'");
-    expect_config_error([&] { require_fields(path, "data.train", {}); }, all);
+    expect_config_error([&] { data::require_fields(path, "data.train", {}); }, all);
   }
   TempDir dir_;
 };
@@ -59,12 +59,13 @@ TEST_F(Foreign, VirtualDatasetsThatMapThemselvesOrWhatIsNotThere) {
   write_virtual(b, "fields", "a.h5", "fields");
   refused(a, {" -> "});
   fs::remove(b);
-  expect_config_error([&] { inspect(a); }, {b, "No such file"});  // the library would return fill values
+  expect_config_error([&] { data::inspect(a); },
+                      {b, "No such file"});  // the library would return fill values
   ASSERT_EQ(::mkfifo(b.c_str(), 0600), 0);
-  expect_config_error([&] { inspect(a); }, {"b.h5", "is a pipe"});
+  expect_config_error([&] { data::inspect(a); }, {"b.h5", "is a pipe"});
   fs::remove(b);
   write_hdf5(b, {4, 1, 4, 6}, random_floats(96));
-  EXPECT_EQ(inspect(a)["channels"], 1);
+  EXPECT_EQ(data::inspect(a)["channels"], 1);
 }
 
 TEST_F(Foreign, LinksThatLeaveTheFileOrGoRound) {
@@ -153,7 +154,7 @@ TEST_F(Foreign, BytesOfOtherFiles) {
 
   write_hdf5(dir_ / "in/deep/c.h5", {4, 1, 4, 6}, random_floats(96));
   write_virtual(a, "fields", "deep/c.h5", "fields");
-  EXPECT_EQ(inspect(a)["channels"], 1);
+  EXPECT_EQ(data::inspect(a)["channels"], 1);
   ::setenv("HDF5_VDS_PREFIX", dir_.path().c_str(), 1);
   refused(a, {"HDF5_VDS_PREFIX"});
   ::unsetenv("HDF5_VDS_PREFIX");
@@ -175,9 +176,9 @@ TEST_F(Foreign, PluginsFromTheWorkingDirectory) {
   write_hdf5(h, {4, 1, 4, 6}, random_floats(96));
   ::setenv("HDF5_PLUGIN_PATH", "/usr/lib/hdf5:.", 1);
   for (const std::string& path : {n, h})
-    expect_config_error([&] { inspect(path); }, {"HDF5_PLUGIN_PATH", "'.'", "working directory"});
+    expect_config_error([&] { data::inspect(path); }, {"HDF5_PLUGIN_PATH", "'.'", "working directory"});
   ::setenv("HDF5_PLUGIN_PATH", "/usr/lib/hdf5:/opt/none", 1);
-  for (const std::string& path : {n, h}) EXPECT_EQ(inspect(path)["channels"], 1);
+  for (const std::string& path : {n, h}) EXPECT_EQ(data::inspect(path)["channels"], 1);
   ::unsetenv("HDF5_PLUGIN_PATH");
 }
 
@@ -196,7 +197,7 @@ TEST_F(Foreign, PathsThatLookLikeAddresses) {
       o.format = format;
       write_netcdf("plain.nc", o, {values});
       fs::rename("plain.nc", path);
-      EXPECT_EQ(inspect(path)["channels"], 1);
+      EXPECT_EQ(data::inspect(path)["channels"], 1);
     }
   }
   fs::current_path(before);
@@ -309,7 +310,7 @@ TEST_F(Foreign, ACompactDatasetThatHoldsLessThanItDeclares) {
   const std::string h = dir_ / "h.h5";
   std::vector<float> data = random_floats(6 * 2 * 4 * 6);
   write_hdf5(h, {6, 2, 4, 6}, data, {.compact = true});
-  EXPECT_EQ(inspect(h)["steps"], 6);
+  EXPECT_EQ(data::inspect(h)["steps"], 6);
   const std::string first(reinterpret_cast<const char*>(data.data()), 16);
   overwrite(h, first, -2, 288 * sizeof(float) - 1, 2);  // its size is stored before the bytes
   refused(h, {"declares 288 numbers of 4 bytes and holds 1151 bytes"});
@@ -319,13 +320,13 @@ TEST_F(Foreign, ACompactDatasetThatHoldsLessThanItDeclares) {
 TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
   const std::string h = dir_ / "h.h5";
   {
-    FieldsWriter out(h, 2, {1, 2, 2}, {"temperature"}, {"K"}, 0);
+    data::FieldsWriter out(h, 2, {1, 2, 2}, {"temperature"}, {"K"}, 0);
     const std::vector<float> step = random_floats(4);
     out.append(step.data());
     out.append(step.data());
     out.finish();
   }
-  EXPECT_EQ(inspect(h)["fields"][0]["name"], "temperature");
+  EXPECT_EQ(data::inspect(h)["fields"][0]["name"], "temperature");
   std::string bytes = file_bytes(h);
   size_t at = bytes.find("GCOL");
   ASSERT_NE(at, std::string::npos);
@@ -339,7 +340,7 @@ TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
   std::ofstream(h, std::ios::binary) << bytes;
   rusage before{}, after{};
   ::getrusage(RUSAGE_CHILDREN, &before);
-  expect_config_error([&] { require_fields(h, "data.train", {}); },
+  expect_config_error([&] { data::require_fields(h, "data.train", {}); },
                       {h, "'data.train'", "more than 10 s of processor time"});
   ::getrusage(RUSAGE_CHILDREN, &after);
   EXPECT_LT(after.ru_utime.tv_sec - before.ru_utime.tv_sec, 15);
@@ -357,16 +358,16 @@ TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
   const std::string h = dir_ / "h.h5";
   write_bomb(h, 3 << 10, H5T_IEEE_F32LE);
   EXPECT_LT(fs::file_size(h), 8 << 20);
-  expect_config_error([&] { compute_statistics(h); }, {h, "time step 1", "does not inflate"});
+  expect_config_error([&] { data::compute_statistics(h); }, {h, "time step 1", "does not inflate"});
   const hid_t odd = H5Tcopy(H5T_STD_I32LE);
   H5Tset_precision(odd, 24);
   write_bomb(h, 3 << 10, odd);
   H5Tclose(odd);
   EXPECT_LT(fs::file_size(h), 8 << 20);
   // The library reports the lack of memory, or on a slow machine the child its limit on processor time.
-  expect_config_error([&] { compute_statistics(h); }, {h});
+  expect_config_error([&] { data::compute_statistics(h); }, {h});
   try {
-    require_fields(h, "data.train", {});
+    data::require_fields(h, "data.train", {});
     ADD_FAILURE() << "was read";
   } catch (const ConfigError& e) {
     const std::string what = e.what();
@@ -380,23 +381,23 @@ TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
 // Statistics at a run's start: one child computes them for all ranks.
 TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
   const std::string h = dir_ / "h.h5";
-  const FieldShape shape{2, 4, 6};
+  const data::FieldShape shape{2, 4, 6};
   std::vector<float> data = random_floats(9 * 48, 250, 20);
   write_hdf5(h, {9, 2, 4, 6}, data, {.chunk = {1, 1, 4, 6}, .deflate = 1});
   DataSpec d;
   d.train = h;
   d.train_fraction = 0.8;
-  ASSERT_TRUE(needs_statistics(d, shape));
-  const Statistics known = begin_statistics(d, shape)();
+  ASSERT_TRUE(data::needs_statistics(d, shape));
+  const data::Statistics known = data::begin_statistics(d, shape)();
   std::vector<float> a(2 * 48), b(2 * 48), none(2 * 48);
-  open_dataset(d, h, Split::train, shape)->read(1, a.data(), a.data() + 48);
-  open_dataset(d, h, Split::train, shape, &known)->read(1, b.data(), b.data() + 48);
+  data::open_dataset(d, h, data::Split::train, shape)->read(1, a.data(), a.data() + 48);
+  data::open_dataset(d, h, data::Split::train, shape, &known)->read(1, b.data(), b.data() + 48);
   EXPECT_EQ(a, b);
-  const Statistics other{{0, 0}, {1, 1}};
-  open_dataset(d, h, Split::train, shape, &other)->read(1, none.data(), none.data() + 48);
+  const data::Statistics other{{0, 0}, {1, 1}};
+  data::open_dataset(d, h, data::Split::train, shape, &other)->read(1, none.data(), none.data() + 48);
   EXPECT_EQ(none[0], data[48]);
 
-  const auto begun = [&] { begin_statistics(d, shape)(); };
+  const auto begun = [&] { data::begin_statistics(d, shape)(); };
   d.dt = 8;  // an error before any data are read
   data[3 * 48 + 5] = NAN;
   write_hdf5(h, {9, 2, 4, 6}, data);
@@ -411,7 +412,7 @@ TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
 TEST_F(Foreign, ASignalOfTheLibraryIsOneLine) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto with = [](const std::string& file, int signal) {
-    const LibraryLock lock(file);
+    const data::LibraryLock lock(file);
     std::raise(signal);
   };
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT})
@@ -419,12 +420,12 @@ TEST_F(Foreign, ASignalOfTheLibraryIsOneLine) {
                 "^isobar: a.h5: ends the process that reads it with SIG[A-Z]+ -> the file is damaged");
   EXPECT_EXIT(with("", SIGSEGV), testing::KilledBySignal(SIGSEGV), "");  // its own files
   const auto elsewhere = [] {
-    const LibraryLock lock("a.h5");
+    const data::LibraryLock lock("a.h5");
     std::thread([] { std::raise(SIGABRT); }).join();
   };
   EXPECT_EXIT(elsewhere(), testing::KilledBySignal(SIGABRT), "");
   const auto behind = [&] {
-    { const LibraryLock lock("a.h5"); }
+    { const data::LibraryLock lock("a.h5"); }
     std::raise(SIGSEGV);
   };
   EXPECT_EXIT(behind(), testing::KilledBySignal(SIGSEGV), "");
@@ -434,7 +435,7 @@ TEST_F(Foreign, ASignalOfTheLibraryIsOneLine) {
     return n < 0 ? 0 : deeper(n + 1) + room[0];
   };
   const auto out_of_stack = [&] {
-    const LibraryLock lock("a.h5");
+    const data::LibraryLock lock("a.h5");
     deeper(1);
   };
   EXPECT_EXIT(out_of_stack(), testing::ExitedWithCode(2), "a.h5: .* SIGSEGV -> ");
@@ -445,7 +446,7 @@ TEST_F(Foreign, WhatKillsTheReaderIsOneError) {
   write_hdf5(h, {4, 1, 4, 6}, random_floats(96));
   const auto reading = [&](const std::function<void()>& harm) {
     return [&, harm] {
-      read_foreign(h, "data.train", {}, [&](const FieldFiles&, const ChildProgress&) {
+      data::read_foreign(h, "data.train", {}, [&](const data::FieldFiles&, const ChildProgress&) {
         harm();
         return std::string();
       });
@@ -465,7 +466,7 @@ TEST_F(Foreign, PipesDevicesAndEmptyFiles) {
   std::ofstream(empty).flush();
   refused(empty, {"is empty"});
   fs::remove(empty);
-  expect_config_error([&] { inspect(dir_.path()); }, {pipe, "is a pipe"});  // not passed over
+  expect_config_error([&] { data::inspect(dir_.path()); }, {pipe, "is a pipe"});  // not passed over
 }
 
 /// Reading a chunked dataset stays below 20 s and 2 GB with one byte of the file changed.
@@ -479,7 +480,7 @@ TEST_F(Foreign, EveryByteOfTheMetadataMayBeWrong) {
     other[at] = static_cast<char>(at % 2 ? 0xff : other[at] ^ (1 << random_int(0, 7)));
     std::ofstream(bad, std::ios::binary) << other;
     try {
-      require_fields(bad, "data.train", {});
+      data::require_fields(bad, "data.train", {});
     } catch (const ConfigError& e) {
       ASSERT_NE(std::string(e.what()).find(bad), std::string::npos) << e.what();
       ASSERT_NE(std::string(e.what()).find(" -> "), std::string::npos) << e.what();

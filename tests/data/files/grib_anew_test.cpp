@@ -86,8 +86,8 @@ TEST(GribAnew, MessagesOfSeveralFieldsWithBitmapsAnd9999) {
     }
     append_together(dir / "m.grib2", fields, rows, columns);
   }
-  const FieldFiles files = open_fields(dir / "m.grib2", "data.train", {});
-  const FieldInfo& info = files.at(0)->info();
+  const data::FieldFiles files = data::open_fields(dir / "m.grib2", "data.train", {});
+  const data::FieldInfo& info = files.at(0)->info();
   ASSERT_EQ(info.channels, (std::vector<std::string>{"u500", "v500", "t500"}));
   ASSERT_EQ(info.steps, steps);
   std::vector<float> got(static_cast<size_t>(3 * n));
@@ -113,7 +113,7 @@ TEST(GribAnew, TwiceOfOneTimeNamesWhatDiffers) {
   };
   append_together(dir / "s.grib2", {field("instant")}, 3, 4);
   append_together(dir / "s.grib2", {field("max")}, 3, 4);
-  expect_config_error([&] { inspect(dir / "s.grib2"); },
+  expect_config_error([&] { data::inspect(dir / "s.grib2"); },
                       {"'t'", "stepType", "instant", "max", "grib_copy -w stepType="});
 }
 

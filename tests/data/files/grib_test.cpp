@@ -69,10 +69,10 @@ void append(const std::string& path, const Message& m, const char* sample = "reg
 
 class Grib : public ::testing::Test {
  protected:
-  std::unique_ptr<FieldFile> open(const NamedFields& names = {}) const {
-    return open_cf_fields(file, "data.train", names, nullptr);
+  std::unique_ptr<data::FieldFile> open(const data::NamedFields& names = {}) const {
+    return data::open_cf_fields(file, "data.train", names, nullptr);
   }
-  std::vector<float> read(const FieldFile& f, int64_t t) const {
+  std::vector<float> read(const data::FieldFile& f, int64_t t) const {
     std::vector<float> out(static_cast<size_t>(f.info().shape.size()));
     f.read(t, f.info().shape, nullptr, out.data());
     return out;
@@ -103,7 +103,7 @@ TEST_F(Grib, FieldsComeByNameLevelPlaceAndTime) {
     truth[{channel, m.hour / 6}] = m.values;
   }
   const auto fields = open();
-  const FieldInfo& info = fields->info();
+  const data::FieldInfo& info = fields->info();
   EXPECT_EQ(info.format, "GRIB 2");
   EXPECT_EQ(info.steps, 12);
   ASSERT_EQ(info.shape.channels, 8);

@@ -10,11 +10,11 @@
 namespace isobar::test {
 namespace {
 
-constexpr FieldShape kNerscShape{3, 4, 6};
+constexpr data::FieldShape kNerscShape{3, 4, 6};
 
 /// Writes one year and returns its data.
 std::vector<float> write_year(const TempDir& dir, const std::string& name, int64_t steps,
-                              FieldShape s = kNerscShape, const Hdf5Options& o = {}) {
+                              data::FieldShape s = kNerscShape, const Hdf5Options& o = {}) {
   auto data = random_floats(steps * s.size(), 10, 3);
   write_hdf5(dir / name,
              {static_cast<hsize_t>(steps), static_cast<hsize_t>(s.channels), static_cast<hsize_t>(s.height),
@@ -24,8 +24,8 @@ std::vector<float> write_year(const TempDir& dir, const std::string& name, int64
 }
 
 DataSpec spec_for(const TempDir& dir, int64_t channels = 3) {
-  write_npy(dir / "m.npy", {1, channels, 1, 1}, std::vector<float>(channels, 0));
-  write_npy(dir / "s.npy", {1, channels, 1, 1}, std::vector<float>(channels, 1));
+  data::write_npy(dir / "m.npy", {1, channels, 1, 1}, std::vector<float>(channels, 0));
+  data::write_npy(dir / "s.npy", {1, channels, 1, 1}, std::vector<float>(channels, 1));
   DataSpec d;
   d.train = dir.path();
   d.means = dir / "m.npy";
@@ -37,7 +37,7 @@ struct Pair {
   std::vector<float> input, target;
 };
 
-Pair read(const Dataset& set, int64_t i) {
+Pair read(const data::Dataset& set, int64_t i) {
   Pair p{std::vector<float>(set.shape().input.size(), NAN),
          std::vector<float>(set.shape().input.size(), NAN)};
   set.read(i, p.input.data(), p.target.data());
@@ -54,7 +54,7 @@ TEST(Nersc, PairsNeverCrossYearsAndFollowTheNerscIndex) {
   for (int64_t dt : {1, 2}) {
     DataSpec d = spec_for(dir);
     d.dt = dt;
-    const auto set = open_dataset(d, d.train, Split::train, kNerscShape);
+    const auto set = data::open_dataset(d, d.train, data::Split::train, kNerscShape);
     ASSERT_EQ(set->size(), 27);
     int64_t i = 0;
     for (int y = 0; y < 3; ++y)
@@ -75,15 +75,15 @@ TEST(Nersc, LimitTakesTheFirstSamples) {
   DataSpec d = spec_for(dir);
   d.limit_samples = 4;
   d.limit_valid_samples = 2;
-  EXPECT_EQ(open_dataset(d, d.train, Split::train, kNerscShape)->size(), 4);
-  EXPECT_EQ(open_dataset(d, d.train, Split::valid, kNerscShape)->size(), 2);
+  EXPECT_EQ(data::open_dataset(d, d.train, data::Split::train, kNerscShape)->size(), 4);
+  EXPECT_EQ(data::open_dataset(d, d.train, data::Split::valid, kNerscShape)->size(), 2);
   d.limit_samples = 400;
-  EXPECT_EQ(open_dataset(d, d.train, Split::train, kNerscShape)->size(), 9);
+  EXPECT_EQ(data::open_dataset(d, d.train, data::Split::train, kNerscShape)->size(), 9);
 }
 
 TEST(Nersc, CropsTheFirstRowsAndColumnsAndNormalisesPerChannel) {
   TempDir dir;
-  const FieldShape big{3, 9, 13};
+  const data::FieldShape big{3, 9, 13};
   const Hdf5Options layouts[] = {{},
                                  {.chunk = {1, 1, 9, 13}, .shuffle = true, .deflate = 2},
                                  {.chunk = {2, 3, 4, 5}},
@@ -92,9 +92,9 @@ TEST(Nersc, CropsTheFirstRowsAndColumnsAndNormalisesPerChannel) {
     const auto data = write_year(dir, "2015.h5", 5, big, layout);
     DataSpec d = spec_for(dir);
     const std::vector<float> mean = {9, 10.5f, -3}, std = {0.5f, 2, 7};
-    write_npy(d.means, {1, 3, 1, 1}, mean);
-    write_npy(d.stds, {1, 3, 1, 1}, std);
-    const auto set = open_dataset(d, d.train, Split::train, kNerscShape);
+    data::write_npy(d.means, {1, 3, 1, 1}, mean);
+    data::write_npy(d.stds, {1, 3, 1, 1}, std);
+    const auto set = data::open_dataset(d, d.train, data::Split::train, kNerscShape);
     const Pair p = read(*set, 2);
     for (int64_t c = 0; c < 3; ++c)
       for (int64_t h = 0; h < 4; ++h)
@@ -118,7 +118,7 @@ TEST(Nersc, StatisticsComeFromTheTrainingSetWhenNoneAreGiven) {
   DataSpec d;
   d.train = dir / "train";
   d.valid = dir / "valid";
-  const auto set = open_dataset(d, d.valid, Split::valid, kNerscShape);
+  const auto set = data::open_dataset(d, d.valid, data::Split::valid, kNerscShape);
   const Pair p = read(*set, 1);
   for (int64_t c = 0; c < 3; ++c) {
     long double sum = 0, square = 0;
@@ -141,12 +141,12 @@ TEST(Nersc, InputsAndTargetsAreTheChannelsThatAreNamed) {
   write_hdf5(dir / "set/2015.h5", {5, 3, 4, 6}, fields);
   DataSpec d;
   d.train = dir / "set";
-  const auto whole = open_dataset(d, d.train, Split::train, kNerscShape);
+  const auto whole = data::open_dataset(d, d.train, data::Split::train, kNerscShape);
   const std::vector<std::string> names = whole->channels().inputs;
   std::vector<float> input(72), target(72), chosen(48), one(24);
   d.inputs = {names[2], names[0]};
   d.targets = {names[1]};
-  const auto set = open_dataset(d, d.train, Split::train, {{2, 4, 6}, {1, 4, 6}});
+  const auto set = data::open_dataset(d, d.train, data::Split::train, {{2, 4, 6}, {1, 4, 6}});
   EXPECT_EQ(set->channels().targets, std::vector<std::string>{names[1]});
   EXPECT_EQ(set->channels().persistent(), std::vector<int64_t>{-1});
   EXPECT_EQ(whole->channels().persistent(), (std::vector<int64_t>{0, 1, 2}));
@@ -161,7 +161,9 @@ TEST(Nersc, InputsAndTargetsAreTheChannelsThatAreNamed) {
       ASSERT_EQ(one[p], target[24 + p]);
     }
   }
-  const auto open = [&](const SampleShape& want) { open_dataset(d, d.train, Split::train, want); };
+  const auto open = [&](const data::SampleShape& want) {
+    data::open_dataset(d, d.train, data::Split::train, want);
+  };
   expect_config_error([&] { open({{3, 4, 6}, {1, 4, 6}}); }, {"'net.in_channels'", "data.inputs"});
   d.inputs = {names[2], "snow"};
   expect_config_error(
@@ -174,12 +176,12 @@ TEST(Nersc, InputsAndTargetsAreTheChannelsThatAreNamed) {
 TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
   TempDir dir;
   DataSpec d = spec_for(dir);
-  const auto open = [&](FieldShape want = kNerscShape, Split split = Split::train) {
-    return open_dataset(d, d.train, split, want);
+  const auto open = [&](data::FieldShape want = kNerscShape, data::Split split = data::Split::train) {
+    return data::open_dataset(d, d.train, split, want);
   };
   d.train = dir / "nowhere";
   expect_config_error([&] { open(); }, {dir / "nowhere", "'data.train'", "no such file"});
-  expect_config_error([&] { open(kNerscShape, Split::valid); }, {"'data.valid'"});
+  expect_config_error([&] { open(kNerscShape, data::Split::valid); }, {"'data.valid'"});
   fs::create_directories(dir / "set");
   d.train = dir / "set";
   expect_config_error([&] { open(); }, {"holds no .h5, .nc or .grib file"});
@@ -242,13 +244,13 @@ TEST(Nersc, BadStatisticsAreRefused) {
   TempDir dir;
   write_year(dir, "2015.h5", 5);
   DataSpec d = spec_for(dir);
-  const auto open = [&] { return open_dataset(d, d.train, Split::train, kNerscShape); };
+  const auto open = [&] { return data::open_dataset(d, d.train, data::Split::train, kNerscShape); };
   EXPECT_NO_THROW(open());
-  write_npy(d.stds, {1, 3, 1, 1}, {1, -1, 1});
+  data::write_npy(d.stds, {1, 3, 1, 1}, {1, -1, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "channel 1"});
-  write_npy(d.stds, {1, 4, 1, 1}, {1, 1, 1, 1});
+  data::write_npy(d.stds, {1, 4, 1, 1}, {1, 1, 1, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "4 numbers for 3 channels"});
-  write_npy(d.stds, {1, 3, 1, 1}, {1, NAN, 1});
+  data::write_npy(d.stds, {1, 3, 1, 1}, {1, NAN, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "not finite"});
   d.stds = dir / "none.npy";
   expect_config_error(open, {"none.npy", "'data.stds'", "no such file"});

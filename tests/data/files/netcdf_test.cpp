@@ -22,16 +22,16 @@ float unpacked(const NetcdfOptions& o, int16_t p) {
 
 /// Every step of the file equals the packed values, whole and cropped.
 void expect_fields(const std::string& path, const NetcdfOptions& o, const std::vector<Packed>& values) {
-  const auto files = open_fields(path, "data.train", {});
+  const auto files = data::open_fields(path, "data.train", {});
   ASSERT_EQ(files.size(), 1u);
-  const FieldFile& f = *files[0];
+  const data::FieldFile& f = *files[0];
   ASSERT_EQ(f.info().steps, o.steps);
   const auto channels = static_cast<int64_t>(values.size()) * o.levels;
   ASSERT_EQ(f.info().shape.channels, channels);
   ASSERT_EQ(f.info().shape.height, o.rows);
   ASSERT_EQ(f.info().shape.width, o.columns);
-  for (const FieldShape crop :
-       {FieldShape{channels, o.rows, o.columns}, FieldShape{channels, o.rows - 1, o.columns - 2}}) {
+  for (const data::FieldShape crop : {data::FieldShape{channels, o.rows, o.columns},
+                                      data::FieldShape{channels, o.rows - 1, o.columns - 2}}) {
     for (int64_t t = 0; t < o.steps; ++t) {
       std::vector<float> got(crop.size(), NAN);
       f.read(t, crop, nullptr, got.data());
@@ -84,9 +84,9 @@ TEST(Netcdf, ClassicFilesWithRecordsReadInParallel) {
         if (o.two) values.push_back(random_packed(o));
         write_netcdf(dir / "a.nc", o, values);
         expect_fields(dir / "a.nc", o, values);
-        EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
+        EXPECT_EQ(data::open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
         fs::resize_file(dir / "a.nc", fs::file_size(dir / "a.nc") - 4);
-        expect_config_error([&] { open_fields(dir / "a.nc", "data.train", {}); },
+        expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", {}); },
                             {"a.nc", "'data.train'", "truncated"});
       }
 }
@@ -123,11 +123,11 @@ TEST(Netcdf, PlainFloatsAreExactAndTheirFillValueIsFoundByItsPlace) {
       }
       NC(nc_put_var_float(nc, v, written.data()));
       NC(nc_close(nc));
-      const FieldFiles files = open_fields(dir / "a.nc", "", {});
-      const FieldShape shape{1, H, W};
-      const Statistics norm{{281.5f}, {9.5f}};
+      const data::FieldFiles files = data::open_fields(dir / "a.nc", "", {});
+      const data::FieldShape shape{1, H, W};
+      const data::Statistics norm{{281.5f}, {9.5f}};
       for (int64_t t = 0; t < T; ++t)
-        for (const Statistics* n : {static_cast<const Statistics*>(nullptr), &norm}) {
+        for (const data::Statistics* n : {static_cast<const data::Statistics*>(nullptr), &norm}) {
           std::vector<float> got(H * W);
           if (missing && t == 1) {
             expect_config_error([&] { files[0]->read(t, shape, n, got.data()); },
@@ -162,7 +162,7 @@ TEST(Netcdf, ChunkedAndCompressedFilesReadInParallel) {
       const std::vector<Packed> values = {random_packed(o)};
       write_netcdf(dir / "a.nc", o, values);
       expect_fields(dir / "a.nc", o, values);
-      EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
+      EXPECT_EQ(data::open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
     }
 }
 
@@ -185,14 +185,14 @@ TEST(Netcdf, LevelsBecomeChannelsAndVariablesChooseAmongThem) {
   const std::vector<Packed> values = {random_packed(o), random_packed(o)};
   write_netcdf(dir / "a.nc", o, values);
   const auto names = [&](const std::vector<std::string>& wanted) {
-    return open_fields(dir / "a.nc", "", wanted)[0]->info().channels;
+    return data::open_fields(dir / "a.nc", "", wanted)[0]->info().channels;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names({}), (Names{"t1000", "t850", "t500", "t250", "q1000", "q850", "q500", "q250"}));
   EXPECT_EQ(names({"q"}), (Names{"q1000", "q850", "q500", "q250"}));
   const Names some = {"q500", "t1000", "t850", "t250", "q250"};
   EXPECT_EQ(names(some), some);
-  const auto files = open_fields(dir / "a.nc", "", some);
+  const auto files = data::open_fields(dir / "a.nc", "", some);
   std::vector<float> got(5 * 24, NAN);
   files[0]->read(3, {5, 4, 6}, nullptr, got.data());
   const std::pair<int, int64_t> where[] = {{1, 2}, {0, 0}, {0, 1}, {0, 3}, {1, 3}};
@@ -212,13 +212,14 @@ DataSpec spec_for(const std::string& path, double fraction = 1) {
 }
 
 /// (time of input, time of target) of every pair, from the first value, which holds the step number.
-std::vector<std::pair<int, int>> pairs_of(DataSpec d, Split split, const TempDir& dir) {
+std::vector<std::pair<int, int>> pairs_of(DataSpec d, data::Split split, const TempDir& dir) {
   // Statistics with mean 0 and std 1 keep the step number.
   d.means = dir / "m.npy", d.stds = dir / "s.npy";
-  write_statistics(dir.path(), {{0}, {1}});
+  data::write_statistics(dir.path(), {{0}, {1}});
   fs::rename(dir / "global_means.npy", d.means);
   fs::rename(dir / "global_stds.npy", d.stds);
-  const auto set = open_dataset(d, split == Split::train ? d.train : d.valid, split, FieldShape{1, 4, 6});
+  const auto set = data::open_dataset(d, split == data::Split::train ? d.train : d.valid, split,
+                                      data::FieldShape{1, 4, 6});
   std::vector<std::pair<int, int>> out;
   for (int64_t i = 0; i < set->size(); ++i) {
     std::vector<float> a(24, NAN), b(24, NAN);
@@ -247,14 +248,16 @@ TEST(Netcdf, SplitInTimeNeverStraddlesAndCoversEveryPairOnce) {
   for (int dt : {1, 3}) {
     DataSpec d = spec_for(dir / "a.nc", 0.7);
     d.dt = dt;
-    EXPECT_EQ(pairs_of(d, Split::train, dir), range(0, 14, dt));
-    EXPECT_EQ(pairs_of(d, Split::valid, dir), range(14, 20, dt));
+    EXPECT_EQ(pairs_of(d, data::Split::train, dir), range(0, 14, dt));
+    EXPECT_EQ(pairs_of(d, data::Split::valid, dir), range(14, 20, dt));
     d.train_fraction = 1;
-    EXPECT_EQ(pairs_of(d, Split::train, dir), range(0, 20, dt));
-    expect_config_error([&] { pairs_of(d, Split::valid, dir); }, {"'data.valid'", "no validation data"});
+    EXPECT_EQ(pairs_of(d, data::Split::train, dir), range(0, 20, dt));
+    expect_config_error([&] { pairs_of(d, data::Split::valid, dir); },
+                        {"'data.valid'", "no validation data"});
   }
   DataSpec d = spec_for(dir / "a.nc", 0.97);
-  expect_config_error([&] { pairs_of(d, Split::valid, dir); }, {"validation part", "data.train_fraction"});
+  expect_config_error([&] { pairs_of(d, data::Split::valid, dir); },
+                      {"validation part", "data.train_fraction"});
 }
 
 TEST(Netcdf, PairsDoNotCrossGapsInTime) {
@@ -264,11 +267,11 @@ TEST(Netcdf, PairsDoNotCrossGapsInTime) {
   write_netcdf(dir / "a.nc", o, {numbered(o)});
   DataSpec d = spec_for(dir / "a.nc");
   d.dt = 2;
-  EXPECT_EQ(pairs_of(d, Split::train, dir),
+  EXPECT_EQ(pairs_of(d, data::Split::train, dir),
             (std::vector<std::pair<int, int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
   o.times = {0, 31, 59, 90, 120, 151, 181, 212};  // months in days: uneven, yet no gap
   write_netcdf(dir / "a.nc", o, {numbered(o)});
-  EXPECT_EQ(pairs_of(d, Split::train, dir).size(), 6u);
+  EXPECT_EQ(pairs_of(d, data::Split::train, dir).size(), 6u);
 }
 
 TEST(Netcdf, StatisticsComeFromTheTrainingPartAlone) {
@@ -284,11 +287,12 @@ TEST(Netcdf, StatisticsComeFromTheTrainingPartAlone) {
   for (int i = 0; i < 144; ++i) square += (unpacked(o, p[i]) - mean) * (unpacked(o, p[i]) - mean);
   const long double std = std::sqrt(square / 144);
   const DataSpec d = spec_for(dir / "a.nc", 0.6);
-  for (Split split : {Split::train, Split::valid}) {
-    const auto set = open_dataset(d, split == Split::train ? d.train : "", split, FieldShape{1, 4, 6});
+  for (data::Split split : {data::Split::train, data::Split::valid}) {
+    const auto set =
+        data::open_dataset(d, split == data::Split::train ? d.train : "", split, data::FieldShape{1, 4, 6});
     std::vector<float> a(24, NAN), b(24, NAN);
     set->read(0, a.data(), b.data());
-    const int first = split == Split::train ? 0 : 6;
+    const int first = split == data::Split::train ? 0 : 6;
     for (int i = 0; i < 24; ++i) {
       EXPECT_NEAR(a[i], static_cast<double>((unpacked(o, p[first * 24 + i]) - mean) / std), 2e-5);
       EXPECT_NEAR(b[i], static_cast<double>((unpacked(o, p[(first + 1) * 24 + i]) - mean) / std), 2e-5);
@@ -301,7 +305,7 @@ TEST(Netcdf, FaultsAreOneErrorNamingFileKeyAndMend) {
   const std::string file = dir / "a.nc";
   const auto read = [&](int64_t t) {
     std::vector<float> out(48);
-    const auto files = open_fields(file, "data.train", {});
+    const auto files = data::open_fields(file, "data.train", {});
     files[0]->read(t, files[0]->info().shape, nullptr, out.data());
   };
   for (std::string order : {"tyx", "xyt"})
@@ -354,35 +358,37 @@ TEST(Netcdf, AFileCanBeOpenTwiceAtOnce) {
   const std::vector<Packed> values = {random_packed(o)};
   write_netcdf(dir / "a.nc", o, values);
   const DataSpec d = spec_for(dir / "a.nc", 0.5);
-  const auto train = open_dataset(d, d.train, Split::train, FieldShape{1, 4, 6});
-  const auto valid = open_dataset(d, "", Split::valid, FieldShape{1, 4, 6});
+  const auto train = data::open_dataset(d, d.train, data::Split::train, data::FieldShape{1, 4, 6});
+  const auto valid = data::open_dataset(d, "", data::Split::valid, data::FieldShape{1, 4, 6});
   std::vector<float> a(24), b(24);
   EXPECT_NO_THROW(train->read(3, a.data(), b.data()));
   EXPECT_NO_THROW(valid->read(3, a.data(), b.data()));
 }
 
 TEST(CfAxes, AreToldByAttributesBeforeNames) {
-  EXPECT_EQ(classify({.name = "x", .standard_name = "latitude"}), CfAxis::latitude);
-  EXPECT_EQ(classify({.name = "a", .units = "degrees_north"}), CfAxis::latitude);
-  EXPECT_EQ(classify({.name = "a", .units = "degreesE"}), CfAxis::longitude);
-  EXPECT_EQ(classify({.name = "a", .units = "days since 1900-1-1"}), CfAxis::time);
-  EXPECT_EQ(classify({.name = "a", .axis = "T"}), CfAxis::time);
+  EXPECT_EQ(data::classify({.name = "x", .standard_name = "latitude"}), data::CfAxis::latitude);
+  EXPECT_EQ(data::classify({.name = "a", .units = "degrees_north"}), data::CfAxis::latitude);
+  EXPECT_EQ(data::classify({.name = "a", .units = "degreesE"}), data::CfAxis::longitude);
+  EXPECT_EQ(data::classify({.name = "a", .units = "days since 1900-1-1"}), data::CfAxis::time);
+  EXPECT_EQ(data::classify({.name = "a", .axis = "T"}), data::CfAxis::time);
   EXPECT_EQ(
-      classify({.name = "time", .standard_name = "forecast_reference_time", .units = "hours since 2000-1-1"}),
-      CfAxis::other);
-  EXPECT_EQ(classify({.name = "a", .units = "hPa"}), CfAxis::level);
-  EXPECT_EQ(classify({.name = "a", .positive = "Down"}), CfAxis::level);
-  EXPECT_EQ(classify({.name = "a", .axis = "Z"}), CfAxis::level);
-  EXPECT_EQ(classify({.name = "valid_time"}), CfAxis::time);
-  EXPECT_EQ(classify({.name = "number", .standard_name = "realization"}), CfAxis::other);
-  EXPECT_EQ(classify({.name = "expver"}), CfAxis::other);
-  EXPECT_EQ(level_name(50000, "Pa"), "500");
-  EXPECT_EQ(level_name(0.5, "hPa"), "0.5");
-  EXPECT_EQ(iso_time(0, "hours since 1900-01-01 00:00:00.0", "gregorian"), "1900-01-01T00:00Z");
-  EXPECT_EQ(iso_time(1051896, "hours since 1900-01-01 00:00:00.0", ""), "2020-01-01T00:00Z");
-  EXPECT_EQ(iso_time(1551400200, "seconds since 1970-01-01", "proleptic_gregorian"), "2019-03-01T00:30Z");
-  EXPECT_EQ(iso_time(59, "days since 2000-1-1", "360_day"), "2000-02-30T00:00Z");
-  EXPECT_EQ(iso_time(1, "fortnights since 2000-1-1", ""), "");
+      data::classify(
+          {.name = "time", .standard_name = "forecast_reference_time", .units = "hours since 2000-1-1"}),
+      data::CfAxis::other);
+  EXPECT_EQ(data::classify({.name = "a", .units = "hPa"}), data::CfAxis::level);
+  EXPECT_EQ(data::classify({.name = "a", .positive = "Down"}), data::CfAxis::level);
+  EXPECT_EQ(data::classify({.name = "a", .axis = "Z"}), data::CfAxis::level);
+  EXPECT_EQ(data::classify({.name = "valid_time"}), data::CfAxis::time);
+  EXPECT_EQ(data::classify({.name = "number", .standard_name = "realization"}), data::CfAxis::other);
+  EXPECT_EQ(data::classify({.name = "expver"}), data::CfAxis::other);
+  EXPECT_EQ(data::level_name(50000, "Pa"), "500");
+  EXPECT_EQ(data::level_name(0.5, "hPa"), "0.5");
+  EXPECT_EQ(data::iso_time(0, "hours since 1900-01-01 00:00:00.0", "gregorian"), "1900-01-01T00:00Z");
+  EXPECT_EQ(data::iso_time(1051896, "hours since 1900-01-01 00:00:00.0", ""), "2020-01-01T00:00Z");
+  EXPECT_EQ(data::iso_time(1551400200, "seconds since 1970-01-01", "proleptic_gregorian"),
+            "2019-03-01T00:30Z");
+  EXPECT_EQ(data::iso_time(59, "days since 2000-1-1", "360_day"), "2000-02-30T00:00Z");
+  EXPECT_EQ(data::iso_time(1, "fortnights since 2000-1-1", ""), "");
 }
 
 TEST(Netcdf, RealEra5Sample) {
@@ -390,9 +396,9 @@ TEST(Netcdf, RealEra5Sample) {
   if (!path) GTEST_SKIP() << "set ISOBAR_ERA5_SAMPLE to era5-uk-t2m-2019-03.nc to run on real data";
   DataSpec d = spec_for(path, 0.8);
   d.dt = 6;
-  const FieldShape shape{1, 32, 48};
-  const auto train = open_dataset(d, path, Split::train, shape),
-             valid = open_dataset(d, "", Split::valid, shape);
+  const data::FieldShape shape{1, 32, 48};
+  const auto train = data::open_dataset(d, path, data::Split::train, shape),
+             valid = data::open_dataset(d, "", data::Split::valid, shape);
   EXPECT_EQ(train->channels().inputs, std::vector<std::string>{"t2m"});
   EXPECT_EQ(train->size(), 595 - 6);
   EXPECT_EQ(valid->size(), 149 - 6);
@@ -424,7 +430,7 @@ TEST(Netcdf, TargetsHaveTimesWhereAllFilesCountFromOneDay) {
     write_netcdf(set + "/b.nc", o, {random_packed(o)});
     DataSpec d;
     d.train = set;
-    const auto data = open_dataset(d, set, Split::train, FieldShape{1, 4, 6});
+    const auto data = data::open_dataset(d, set, data::Split::train, data::FieldShape{1, 4, 6});
     EXPECT_EQ(data->coordinates().time_units.empty(), !same);
     EXPECT_EQ(data->coordinates().latitude.size(), 4u);
     EXPECT_EQ(data->target_time(0), 1);

@@ -66,9 +66,9 @@ TEST(Npz, OfLibzipsIsReadWhetherStoredOrDeflated) {
                {"notes.txt", "no array"},
                {"a.npy", npy_of(a, "<f4", "(" + std::to_string(n) + ",)")}},
               deflated);
-    const NpzFile file(dir / "t.npz", "data.train");
+    const data::NpzFile file(dir / "t.npz", "data.train");
     EXPECT_EQ(file.names(), (std::vector<std::string>{"b", "a"}));
-    const SampleTable t = read_table(dir / "t.npz", "data.train", {"a", "b"});
+    const data::SampleTable t = data::read_table(dir / "t.npz", "data.train", {"a", "b"});
     int64_t row = 0;
     for (int i = 0; i < n; ++i) {
       if (std::isnan(b[i])) continue;
@@ -85,9 +85,9 @@ TEST(Npz, IsGatheredThroughTheCacheWithAMask) {
   TempDir dir;
   ::setenv("ISOBAR_CACHE_DIR", (dir / "cache").c_str(), 1);
   write_zip(dir / "t.npz", {{"a.npy", column_of({1, 2, 3, 4})}, {"aice.npy", column_of({0, 0.2, 0.1, 1})}});
-  RowChoice ice{.ice = "aice", .least_ice = 0.15, .with_ice = true};
-  require_table(dir / "t.npz", "data.train", {"a"}, ice);
-  const auto table = mapped_table(dir / "t.npz", "data.train", {"a"}, ice);
+  data::RowChoice ice{.ice = "aice", .least_ice = 0.15, .with_ice = true};
+  data::require_table(dir / "t.npz", "data.train", {"a"}, ice);
+  const auto table = data::mapped_table(dir / "t.npz", "data.train", {"a"}, ice);
   ASSERT_EQ(table->rows(), 2);
   EXPECT_EQ(table->row(0)[0], 2);
   EXPECT_EQ(table->row(1)[0], 4);
@@ -104,8 +104,8 @@ TEST(Npz, ColumnsOfAnArrayOfTwoAxesAreNamedByNumber) {
   write_zip(dir / "t.npz", {{"features.npy", npy_of(features, "<f4", "(100, 3)")},
                             {"target.npy", column_of(target)},
                             {"target[1].npy", column_of(target)}});
-  const SampleTable t =
-      read_table(dir / "t.npz", "data.train", {"features[2]", "target", "features[0]", "target[1]"});
+  const data::SampleTable t =
+      data::read_table(dir / "t.npz", "data.train", {"features[2]", "target", "features[0]", "target[1]"});
   ASSERT_EQ(t.rows, 100);
   for (int64_t r = 0; r < 100; ++r) {
     EXPECT_EQ(t.values[4 * r + 0], features[3 * r + 2]);
@@ -114,7 +114,7 @@ TEST(Npz, ColumnsOfAnArrayOfTwoAxesAreNamedByNumber) {
     EXPECT_EQ(t.values[4 * r + 3], target[r]);
   }
   const auto refused = [&](const std::string& column, const std::vector<std::string>& says) {
-    expect_config_error([&] { read_table(dir / "t.npz", "data.train", {column}); }, says);
+    expect_config_error([&] { data::read_table(dir / "t.npz", "data.train", {column}); }, says);
   };
   refused("features[3]", {"'features' has 3 columns", "features[0], features[1]"});
   refused("features", {"'features' has 2 axes", "features[0], features[1]"});
@@ -129,8 +129,8 @@ TEST(Npz, EveryFaultNamesFileArrayAndMend) {
     std::vector<std::string> all = says;
     all.push_back(path);
     all.emplace_back("data.train");
-    expect_config_error([&] { read_table(path, "data.train", {"a", "b"}); }, all);
-    expect_config_error([&] { require_table(path, "data.train", {"a", "b"}); }, all);
+    expect_config_error([&] { data::read_table(path, "data.train", {"a", "b"}); }, all);
+    expect_config_error([&] { data::require_table(path, "data.train", {"a", "b"}); }, all);
   };
   const std::string two = column_of({1, 2});
   write_zip(path, {{"a.npy", two}, {"c.npy", two}, {"b.txt", "1"}});
@@ -190,21 +190,22 @@ TEST(Npz, OfNumPysHoldsWhatNumPyWrote) {
   std::memcpy(want.data(), raw.data(), raw.size());
   want.erase(want.begin() + 24, want.begin() + 30);
   for (const char* name : {"stored.npz", "deflated.npz"}) {
-    const SampleTable t = read_table(dir / name, "data.train", {"a", "c", "i", "u", "big", "f"});
+    const data::SampleTable t = data::read_table(dir / name, "data.train", {"a", "c", "i", "u", "big", "f"});
     EXPECT_EQ(t.left_out.missing, 1);
     EXPECT_EQ(t.values, want) << name;
   }
   EXPECT_LT(fs::file_size(dir / "deflated.npz"), fs::file_size(dir / "stored.npz"));
-  expect_config_error([&] { read_table(dir / "fortran.npz", "data.train", {"a"}); },
+  expect_config_error([&] { data::read_table(dir / "fortran.npz", "data.train", {"a"}); },
                       {"fortran.npz", "a.npy", "Fortran order"});
-  expect_config_error([&] { read_table(dir / "stored.npz", "data.train", {"b"}); }, {"array 'b' has 2 axes"});
+  expect_config_error([&] { data::read_table(dir / "stored.npz", "data.train", {"b"}); },
+                      {"array 'b' has 2 axes"});
 
   // NumPy reads the files written here
   const std::vector<float> x = random_floats(random_int(1, 5000));
-  NpzOutput out(dir / "ours.npz");
+  data::NpzOutput out(dir / "ours.npz");
   const std::string bytes(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
-  out.add("x y", npy_bytes("<f4", {static_cast<int64_t>(x.size())}, bytes));
-  out.add("grid", npy_bytes("<i4", {1, static_cast<int64_t>(x.size())}, bytes));
+  out.add("x y", data::npy_bytes("<f4", {static_cast<int64_t>(x.size())}, bytes));
+  out.add("grid", data::npy_bytes("<i4", {1, static_cast<int64_t>(x.size())}, bytes));
   EXPECT_FALSE(fs::exists(dir / "ours.npz"));
   out.finish();
   std::ofstream(dir / "read.py")
@@ -223,9 +224,9 @@ TEST(Npz, OfNumPysHoldsWhatNumPyWrote) {
 
 TEST(Npz, ThatCannotBeWrittenIsRefusedBeforeTheWork) {
   TempDir dir;
-  expect_config_error([&] { NpzOutput out(dir / "no/such/a.npz"); }, {"a.npz", "cannot be written"});
+  expect_config_error([&] { data::NpzOutput out(dir / "no/such/a.npz"); }, {"a.npz", "cannot be written"});
   {
-    NpzOutput unfinished(dir / "b.npz");
+    data::NpzOutput unfinished(dir / "b.npz");
     unfinished.add("x", npy_column_of_one());
   }
   EXPECT_FALSE(fs::exists(dir / "b.npz") || fs::exists(dir / "b.npz.part"));

@@ -63,7 +63,7 @@ void damage(const std::string& file, const std::function<void(std::string&)>& ch
   std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-std::vector<float> step_of(const FieldFile& file, int64_t t) {
+std::vector<float> step_of(const data::FieldFile& file, int64_t t) {
   std::vector<float> out(static_cast<size_t>(file.info().shape.size()));
   file.read(t, file.info().shape, nullptr, out.data());
   return out;
@@ -72,8 +72,8 @@ std::vector<float> step_of(const FieldFile& file, int64_t t) {
 void expect_fixture(const std::string& path, int version) {
   for (size_t seed = 0; seed < codecs(version).size(); ++seed) {
     const std::string name = codecs(version)[seed];
-    const FieldFiles files = open_fields(path, "data.train", {name});
-    const FieldInfo& info = files.at(0)->info();
+    const data::FieldFiles files = data::open_fields(path, "data.train", {name});
+    const data::FieldInfo& info = files.at(0)->info();
     EXPECT_EQ(info.format, "Zarr " + std::to_string(version));
     EXPECT_EQ(info.channels, (std::vector<std::string>{name + "500", name + "850", name + "1000"}));
     EXPECT_EQ(info.units, (std::vector<std::string>{"K", "K", "K"}));
@@ -94,7 +94,7 @@ void expect_fixture(const std::string& path, int version) {
                                     ((3 * kLevels + i / 30) * kRows + i / 5 % 6) * kColumns + i % 5))
           << name;
   }
-  const FieldFiles packed = open_fields(path, "data.train", {"packed"});
+  const data::FieldFiles packed = data::open_fields(path, "data.train", {"packed"});
   for (int64_t t = 0; t < kSteps; ++t) {
     const std::vector<float> got = step_of(*packed.at(0), t);
     for (int64_t i = 0; i < kPlane; ++i)
@@ -112,7 +112,7 @@ TEST(Zarr, EveryCodecOfBothVersionsInADirectoryAndInAZip) {
 
 TEST(Zarr, ThreadsReadAtOnce) {
   for (const int version : {2, 3}) {
-    const FieldFiles files = open_fields(fixture(version), "data.train", {"blosclz4"});
+    const data::FieldFiles files = data::open_fields(fixture(version), "data.train", {"blosclz4"});
     const std::vector<float> want = step_of(*files.at(0), 2);
     std::vector<std::thread> threads;
     std::vector<int> wrong(4, 0);
@@ -141,7 +141,7 @@ TEST(Zarr, ATornOrChangedChunkIsOneErrorThatNamesIt) {
     const TempDir dir;
     const std::string store = fixture_in(dir, c.version);
     damage(store + "/" + c.chunk, c.change);
-    const FieldFiles files = open_fields(store, "data.train", {c.variable});
+    const data::FieldFiles files = data::open_fields(store, "data.train", {c.variable});
     expect_config_error([&] { step_of(*files.at(0), 1); },
                         {store, "'data.train'", "time step 1", "'" + c.variable, c.chunk});
   }
@@ -152,8 +152,8 @@ TEST(Zarr, AChunkThatIsNotThereIsFillValue) {
   const std::string store = fixture_in(dir, 2);
   fs::remove(store + "/raw/1.0.0.0");   // NaN
   fs::remove(store + "/packed/0.0.0");  // -32767, which is missing
-  const FieldFiles raw = open_fields(store, "data.train", {"raw"}),
-                   packed = open_fields(store, "data.train", {"packed"});
+  const data::FieldFiles raw = data::open_fields(store, "data.train", {"raw"}),
+                         packed = data::open_fields(store, "data.train", {"packed"});
   expect_config_error([&] { step_of(*raw.at(0), 1); }, {store, "time step 1, channel 'raw500'", "NaN"});
   expect_config_error([&] { step_of(*packed.at(0), 0); },
                       {store, "time step 0, channel 'packed'", "missing value"});
@@ -167,31 +167,32 @@ TEST(Zarr, AChunkThatIsNotThereIsFillValue) {
 TEST(Zarr, WhatCannotBeReadIsToldInOneLine) {
   const TempDir dir;
   const std::string store = fixture_in(dir, 2);
-  expect_config_error([&] { open_fields(store, "data.train", {"absent"}); },
+  expect_config_error([&] { data::open_fields(store, "data.train", {"absent"}); },
                       {store, "'data.variables'", "no field 'absent'", "blosclz4"});
   damage(store + "/zlib/.zarray", [](std::string& s) { s.replace(s.find("\"zlib\""), 6, "\"lzma\""); });
-  expect_config_error([&] { open_fields(store, "data.train", {"zlib"}); }, {store, "codec 'lzma'", "zstd"});
-  EXPECT_NO_THROW(open_fields(store, "data.train", {"raw"}));  // what is not asked for does no harm
-  damage(store + "/raw/.zarray", [](std::string& s) {          // a path out of the store
+  expect_config_error([&] { data::open_fields(store, "data.train", {"zlib"}); },
+                      {store, "codec 'lzma'", "zstd"});
+  EXPECT_NO_THROW(data::open_fields(store, "data.train", {"raw"}));  // what is not asked for does no harm
+  damage(store + "/raw/.zarray", [](std::string& s) {                // a path out of the store
     s.replace(s.rfind('}'), 1, ", \"dimension_separator\": \"/../../\"}");
   });
-  expect_config_error([&] { open_fields(store, "data.train", {"raw"}); }, {store, "separator"});
+  expect_config_error([&] { data::open_fields(store, "data.train", {"raw"}); }, {store, "separator"});
   const std::string deep(1'000'000, '[');
   damage(store + "/gzip/.zattrs", [&](std::string& s) { s = "{\"a\": " + deep + "}"; });
   fs::remove(store + "/.zmetadata");
-  expect_config_error([&] { open_fields(store, "data.train", {"blosclz"}); },
+  expect_config_error([&] { data::open_fields(store, "data.train", {"blosclz"}); },
                       {store, "gzip/.zattrs", "nested more than 64 levels"});
   damage(store + "/gzip/.zattrs", [](std::string& s) { s = "{}"; });
   damage(store + "/raw/.zarray", [](std::string& s) { s = "{"; });
-  expect_config_error([&] { open_fields(store, "data.train", {"blosclz"}); },
+  expect_config_error([&] { data::open_fields(store, "data.train", {"blosclz"}); },
                       {store, "raw/.zarray", "no JSON"});
   std::ofstream(dir / "other.zip", std::ios::binary) << read_file(fixture(2)).substr(0, 1000);
-  expect_config_error([&] { open_fields(dir / "other.zip", "data.train", {}); }, {"other.zip", "ZIP"});
+  expect_config_error([&] { data::open_fields(dir / "other.zip", "data.train", {}); }, {"other.zip", "ZIP"});
 }
 
 TEST(Zarr, InspectsAndTriesAsARunDoes) {
-  require_fields(fixture(3), "data.train", {"sharded"});
-  const nlohmann::json j = inspect(fixture(3), {"sharded"});
+  data::require_fields(fixture(3), "data.train", {"sharded"});
+  const nlohmann::json j = data::inspect(fixture(3), {"sharded"});
   EXPECT_EQ(j["format"], "Zarr 3");
   EXPECT_EQ(j["layout"]["storage"], "sharded");
   EXPECT_EQ(j["layout"]["chunk"], (std::vector<int64_t>{1, 1, 4, 5}));

@@ -19,7 +19,7 @@
 #include "tests/engine/command.h"
 #include "tests/engine/cut_net.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 const std::vector<Cut> kCuts = {{1, 1, 1}, {1, 2, 1}, {1, 3, 2}, {2, 1, 1}, {3, 2, 2}};
@@ -27,18 +27,18 @@ const std::vector<Cut> kCuts = {{1, 1, 1}, {1, 2, 1}, {1, 3, 2}, {2, 1, 1}, {3, 
 TEST(Params, PartsStartWithTheValuesOfTheWhole) {
   const auto n = net(2, 8);
   const uint64_t seed = std::random_device{}();
-  const Plan whole = cut_plan(n, {}, 0);
+  const plan::Plan whole = cut_plan(n, {}, 0);
   std::vector<float> x(whole.params_all.count, NAN);
-  init_params(whole, seed, x.data());
+  inference::init_params(whole, seed, x.data());
   Values values;
-  for (const Param& p : whole.params) values[p.name] = {&x[p.offset], &x[p.offset] + p.count};
+  for (const plan::Param& p : whole.params) values[p.name] = {&x[p.offset], &x[p.offset] + p.count};
   EXPECT_NE(values["position"][0], values["position"][1]);
   EXPECT_NE(values["blocks.0.up.weight"], values["blocks.1.up.weight"]);
   for (const Cut& cut : kCuts) {
     for (int r = 0; r < cut.world(); ++r) {
-      const Plan plan = cut_plan(n, cut, r);
+      const plan::Plan plan = cut_plan(n, cut, r);
       std::vector<float> part(plan.params_all.count, NAN);
-      init_params(plan, seed, part.data());
+      inference::init_params(plan, seed, part.data());
       const std::vector<float> expected = buffer_of(plan, values);
       EXPECT_EQ(std::memcmp(part.data(), expected.data(), part.size() * sizeof(float)), 0)
           << r;  // NaN gaps too
@@ -47,14 +47,14 @@ TEST(Params, PartsStartWithTheValuesOfTheWhole) {
 }
 
 TEST(Params, FirstValuesDoNotDependOnThreads) {
-  const Plan plan = cut_plan(net(3, 96), {1, 3, 2}, 4);
+  const plan::Plan plan = cut_plan(net(3, 96), {1, 3, 2}, 4);
   const uint64_t seed = std::random_device{}();
   const int before = omp_get_max_threads();
   std::vector<std::vector<float>> drawn;
   for (const int threads : {1, 2, 5}) {
     omp_set_num_threads(threads);
     std::vector<float>& x = drawn.emplace_back(plan.params_all.count, NAN);
-    init_params(plan, seed, x.data());
+    inference::init_params(plan, seed, x.data());
     EXPECT_EQ(std::memcmp(x.data(), drawn[0].data(), x.size() * sizeof(float)), 0) << threads;
   }
   omp_set_num_threads(before);
@@ -83,10 +83,10 @@ TEST(Starting, NamesWhatTookLongestOfALongStart) {
 
 TEST(Params, RunsAreRowsOfTheWhole) {
   const auto runs = [](int axis, int64_t begin, int64_t extent, int64_t count) {
-    Param p{"w", {4, 6}, Init::zero};
+    plan::Param p{"w", {4, 6}, plan::Init::zero};
     p.axis = axis, p.begin = begin, p.extent = extent, p.offset = 32, p.count = count;
     std::vector<std::vector<int64_t>> out;
-    for (const ElementRun& r : runs_of(p)) out.push_back({r.whole, r.offset, r.count});
+    for (const inference::ElementRun& r : inference::runs_of(p)) out.push_back({r.whole, r.offset, r.count});
     return out;
   };
   using Runs = std::vector<std::vector<int64_t>>;
@@ -103,31 +103,33 @@ class Checkpoints : public testing::Test {
  protected:
   void save_as(const Cut& cut, const std::string& run, int64_t step) {
     World world(cut.world());
-    world([&](const Meeting& all) {
-      const Plan plan = cut_plan(pieces, cut, all.rank);
+    world([&](const inference::Meeting& all) {
+      const plan::Plan plan = cut_plan(pieces, cut, all.rank);
       const auto x = buffer_of(plan, params), a = buffer_of(plan, m), b = buffer_of(plan, v);
-      const fs::path at = save_checkpoint(dir / run, plan, x.data(), a.data(), b.data(), state(step), all);
+      const fs::path at =
+          inference::save_checkpoint(dir / run, plan, x.data(), a.data(), b.data(), state(step), all);
       EXPECT_TRUE(fs::exists(at / "state.json")) << "rank " << all.rank << " came back too early";
     });
   }
-  static CheckpointState state(int64_t step) {
-    CheckpointState s{.train = {.step = step}};
+  static inference::CheckpointState state(int64_t step) {
+    inference::CheckpointState s{.train = {.step = step}};
     s.spec.train.seed = 3;
     s.spec.train.global_batch = 8;
     return s;
   }
-  fs::path save(int64_t step, const Meeting& all = {}) {
+  fs::path save(int64_t step, const inference::Meeting& all = {}) {
     const auto x = buffer_of(plan, params), a = buffer_of(plan, m), b = buffer_of(plan, v);
-    return save_checkpoint(dir / "run", plan, x.data(), a.data(), b.data(), state(step), all);
+    return inference::save_checkpoint(dir / "run", plan, x.data(), a.data(), b.data(), state(step), all);
   }
   /// Every part that the rank holds is what was saved, and nothing beside its parts was written.
   void expect_loads(const fs::path& at, const Cut& cut, int64_t step) {
     for (int r = 0; r < cut.world(); ++r) {
       SCOPED_TRACE("rank " + std::to_string(r));
-      const Plan part = cut_plan(pieces, cut, r);
+      const plan::Plan part = cut_plan(pieces, cut, r);
       const size_t n = part.params_all.count;
       std::vector<float> p2(n, NAN), m2(n, NAN), v2(n, NAN);
-      const CheckpointState state = load_checkpoint(at, part, p2.data(), m2.data(), v2.data(), {});
+      const inference::CheckpointState state =
+          inference::load_checkpoint(at, part, p2.data(), m2.data(), v2.data(), {});
       EXPECT_EQ(state.train.step, step);
       EXPECT_EQ(state.spec.train.seed, 3);
       EXPECT_EQ(state.spec.train.global_batch, 8);
@@ -139,7 +141,7 @@ class Checkpoints : public testing::Test {
   }
   Folder dir;
   const std::vector<Piece> pieces = net(2, 8);
-  const Plan plan = cut_plan(pieces, {}, 0);
+  const plan::Plan plan = cut_plan(pieces, {}, 0);
   const Values params = random_values(pieces), m = random_values(pieces), v = random_values(pieces);
 };
 
@@ -154,7 +156,7 @@ TEST_F(Checkpoints, AreTheSameFilesWhateverTheLayoutThatWrites) {
   for (size_t i = 0; i < kCuts.size(); ++i) {
     const std::string run = "run" + std::to_string(i);
     save_as(kCuts[i], run, 12);
-    const fs::path at = find_checkpoint(dir / run);
+    const fs::path at = inference::find_checkpoint(dir / run);
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
       EXPECT_GT(text_of(at / file).size(), 20u);
       EXPECT_TRUE(text_of(at / file) == text_of(whole / file)) << file << " of layout " << i;
@@ -166,9 +168,9 @@ TEST_F(Checkpoints, AreTheSameFilesWhateverTheLayoutThatWrites) {
 
 TEST_F(Checkpoints, HoldTheWholeNetUnderItsOwnNames) {
   save_as({3, 2, 1}, "cut", 4);
-  const fs::path at = find_checkpoint(dir / "cut");
-  const TensorFile model = read_safetensors(at / "model.safetensors"),
-                   moments = read_safetensors(at / "optimizer.safetensors");
+  const fs::path at = inference::find_checkpoint(dir / "cut");
+  const inference::TensorFile model = inference::read_safetensors(at / "model.safetensors"),
+                              moments = inference::read_safetensors(at / "optimizer.safetensors");
   EXPECT_EQ(model.tensors.size(), pieces.size());
   EXPECT_EQ(moments.tensors.size(), 2 * pieces.size());
   EXPECT_EQ(model.metadata.at("step"), "4");
@@ -190,7 +192,7 @@ TEST_F(Checkpoints, AppearWholeOrNotAtAllWhenKilled) {
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       int met = 0;
-      Meeting all;
+      inference::Meeting all;
       all.barrier = [&] {
         if (++met == n) ::kill(::getpid(), SIGKILL);
       };
@@ -201,30 +203,30 @@ TEST_F(Checkpoints, AppearWholeOrNotAtAllWhenKilled) {
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it met fewer times";
     if (n < 3) {
-      EXPECT_THROW(find_checkpoint(dir / "run"), ConfigError);
+      EXPECT_THROW(inference::find_checkpoint(dir / "run"), ConfigError);
       EXPECT_TRUE(fs::exists(fs::path(dir / "run") / "checkpoints" / "step-00000007.tmp"));
     } else {
-      expect_loads(find_checkpoint(dir / "run"), {}, 7);
+      expect_loads(inference::find_checkpoint(dir / "run"), {}, 7);
     }
   }
 }
 
 TEST_F(Checkpoints, DoNotAppearWhenOneRankFails) {
   World world(2);
-  EXPECT_THROW(world([&](const Meeting& all) {
-                 Plan part = cut_plan(pieces, {1, 2, 1}, all.rank);
+  EXPECT_THROW(world([&](const inference::Meeting& all) {
+                 plan::Plan part = cut_plan(pieces, {1, 2, 1}, all.rank);
                  if (all.rank == 1) part.params.back().name = "unheard of";
                  const auto x = std::vector<float>(part.params_all.count);
-                 save_checkpoint(dir / "run", part, x.data(), x.data(), x.data(), state(5), all);
+                 inference::save_checkpoint(dir / "run", part, x.data(), x.data(), x.data(), state(5), all);
                }),
                std::logic_error);
-  EXPECT_THROW(find_checkpoint(dir / "run"), ConfigError);
+  EXPECT_THROW(inference::find_checkpoint(dir / "run"), ConfigError);
   save_as({1, 2, 1}, "run", 5);  // over what is left
-  expect_loads(find_checkpoint(dir / "run"), {}, 5);
+  expect_loads(inference::find_checkpoint(dir / "run"), {}, 5);
 }
 
 TEST_F(Checkpoints, TheLastWholeOneIsFound) {
-  EXPECT_THROW(find_checkpoint(dir / "run"), ConfigError);
+  EXPECT_THROW(inference::find_checkpoint(dir / "run"), ConfigError);
   save(9);
   save(100);
   const fs::path parent = fs::path(dir / "run") / "checkpoints";
@@ -233,10 +235,10 @@ TEST_F(Checkpoints, TheLastWholeOneIsFound) {
   std::ofstream(parent / "step-00000200.tmp" / "state.json") << "{\"step\": 200}";
   fs::create_directories(parent / "step-00000300.tmp");
   fs::create_directories(parent / "step-00000400");  // nothing in it: not one of ours
-  EXPECT_EQ(find_checkpoint(dir / "run"), parent / "step-00000100");
-  EXPECT_EQ(find_checkpoint(parent / "step-00000009"), parent / "step-00000009");
+  EXPECT_EQ(inference::find_checkpoint(dir / "run"), parent / "step-00000100");
+  EXPECT_EQ(inference::find_checkpoint(parent / "step-00000009"), parent / "step-00000009");
   save(200);  // over the torn one
-  EXPECT_EQ(find_checkpoint(dir / "run"), parent / "step-00000200");
+  EXPECT_EQ(inference::find_checkpoint(dir / "run"), parent / "step-00000200");
   EXPECT_FALSE(fs::exists(parent / "step-00000200.tmp"));
 }
 
@@ -245,8 +247,9 @@ TEST_F(Checkpoints, AreNeverWrittenOver) {
   const std::string before = text_of(at / "model.safetensors");
   const std::vector<float> other = noise(plan.params_all.count);
   // Other weights of the same step are refused: they are neither lost nor reported as kept.
-  EXPECT_THROW(save_checkpoint(dir / "run", plan, other.data(), other.data(), other.data(), state(5), {}),
-               ConfigError);
+  EXPECT_THROW(
+      inference::save_checkpoint(dir / "run", plan, other.data(), other.data(), other.data(), state(5), {}),
+      ConfigError);
   EXPECT_EQ(text_of(at / "model.safetensors"), before);
   EXPECT_THROW(save_as({1, 2, 1}, "run", 5), ConfigError);
   EXPECT_FALSE(fs::exists(at.string() + ".tmp"));
@@ -254,11 +257,11 @@ TEST_F(Checkpoints, AreNeverWrittenOver) {
 
 TEST_F(Checkpoints, OfAnotherNetOrDamagedAreRefused) {
   const fs::path at = save(5);
-  const auto load = [&](const Plan& into) {
+  const auto load = [&](const plan::Plan& into) {
     std::vector<float> p(into.params_all.count), a(p), b(p);
-    load_checkpoint(at, into, p.data(), a.data(), b.data(), {});
+    inference::load_checkpoint(at, into, p.data(), a.data(), b.data(), {});
   };
-  const auto expect_refused = [&](const Plan& into, const std::string& why) {
+  const auto expect_refused = [&](const plan::Plan& into, const std::string& why) {
     try {
       load(into);
       ADD_FAILURE() << "accepted: " << why;
@@ -287,21 +290,23 @@ TEST_F(Checkpoints, OfAnotherNetOrDamagedAreRefused) {
 TEST_F(Checkpoints, DigestsAreThoseOfTheFilesBlocks) {
   const std::string big = dir / "big";
   std::mt19937_64 random(7);
-  std::string bytes(static_cast<size_t>(2 * kDigestBlock + 4321), '\0');
+  std::string bytes(static_cast<size_t>(2 * inference::kDigestBlock + 4321), '\0');
   for (char& c : bytes) c = static_cast<char>(random());
   std::ofstream(big, std::ios::binary) << bytes;
   std::string blocks;
-  for (size_t at = 0; at < bytes.size(); at += kDigestBlock)
-    blocks += sha256_hex(std::string_view(bytes).substr(at, kDigestBlock));
+  for (size_t at = 0; at < bytes.size(); at += inference::kDigestBlock)
+    blocks += sha256_hex(std::string_view(bytes).substr(at, inference::kDigestBlock));
   const std::string expected = sha256_hex(blocks);
-  EXPECT_EQ(digest_of(big, {}), expected);
+  EXPECT_EQ(inference::digest_of(big, {}), expected);
   for (const int ranks : {2, 3, 5}) {  // more than there are blocks
     World world(ranks);
-    world([&](const Meeting& all) { EXPECT_EQ(digest_of(big, all), all.rank == 0 ? expected : ""); });
+    world([&](const inference::Meeting& all) {
+      EXPECT_EQ(inference::digest_of(big, all), all.rank == 0 ? expected : "");
+    });
   }
   const fs::path at = save(5);
-  const CheckpointState state = read_state(at);
-  EXPECT_EQ(state.files.at("model.safetensors").digest, digest_of(at / "model.safetensors", {}));
+  const inference::CheckpointState state = inference::read_state(at);
+  EXPECT_EQ(state.files.at("model.safetensors").digest, inference::digest_of(at / "model.safetensors", {}));
   EXPECT_EQ(state.files.at("optimizer.safetensors").bytes,
             static_cast<int64_t>(fs::file_size(at / "optimizer.safetensors")));
 }
@@ -312,8 +317,11 @@ TEST_F(Checkpoints, ABitOrACutAnywhereIsRefused) {
   std::vector<float> p(plan.params_all.count), a(p), b(p);
   const auto refused = [&] {
     try {
-      const CheckpointState now = load_checkpoint(at, plan, p.data(), a.data(), b.data(), {});
-      return text_of(now) == text_of(read_state(at)) && now.train.step == 5 ? "same" : "accepted";
+      const inference::CheckpointState now =
+          inference::load_checkpoint(at, plan, p.data(), a.data(), b.data(), {});
+      return inference::text_of(now) == inference::text_of(inference::read_state(at)) && now.train.step == 5
+                 ? "same"
+                 : "accepted";
     } catch (const ConfigError& e) {
       EXPECT_EQ(std::string(e.what()).find("json.exception"), std::string::npos) << e.what();
       return "refused";
@@ -350,7 +358,7 @@ TEST_F(Checkpoints, AStateThatNoRunWritesIsRefusedByItsKey) {
   const auto refusal = [&](const json& state) -> std::string {
     std::ofstream(at / "state.json") << state;
     try {
-      read_state(at);
+      inference::read_state(at);
       return "accepted";
     } catch (const ConfigError& e) {
       return e.what();
@@ -388,8 +396,8 @@ TEST_F(Checkpoints, AStateThatNoRunWritesIsRefusedByItsKey) {
   }
   EXPECT_NE(refusal(json::array()).find("no JSON object"), std::string::npos);
   std::ofstream(at / "state.json") << "{\"schema\": 2, \"step\": 5, \"plateau\": " << deep << "}";
-  EXPECT_THROW(read_state(at), ConfigError);
+  EXPECT_THROW(inference::read_state(at), ConfigError);
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -13,7 +13,7 @@
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 std::string case_file(const std::string& name) {
@@ -21,15 +21,15 @@ std::string case_file(const std::string& name) {
 }
 
 /// All parameters of the cases' net, as they start from a file.
-std::vector<float> start_from(const std::string& file, Plan* plan) {
-  *plan = build_plan(load_run_spec(case_file("weights_mlp.yaml")), 0, {});
+std::vector<float> start_from(const std::string& file, plan::Plan* plan) {
+  *plan = nets::build_plan(load_run_spec(case_file("weights_mlp.yaml")), 0, {});
   std::vector<float> params(static_cast<size_t>(plan->params_all.count), NAN);
-  load_first_weights(file, *plan, params.data(), nullptr, {});
+  inference::load_first_weights(file, *plan, params.data(), nullptr, {});
   return params;
 }
 
 std::string refusal_from(const std::string& file) {
-  Plan plan;
+  plan::Plan plan;
   try {
     start_from(file, &plan);
   } catch (const ConfigError& e) {
@@ -52,15 +52,15 @@ std::string data_of(const std::string& file) {
 }
 
 TEST(FirstWeights, Bf16IsRead) {
-  Plan plan;
+  plan::Plan plan;
   const std::string file = case_file("weights_bf16.safetensors");
   const std::vector<float> params = start_from(file, &plan);
   const std::string data = data_of(file);
   size_t at = 0;  // names stand in the file in their order
   for (const char* name : {"layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight",
                            "layers.2.bias", "layers.2.weight"}) {
-    const auto p =
-        std::find_if(plan.params.begin(), plan.params.end(), [&](const Param& x) { return x.name == name; });
+    const auto p = std::find_if(plan.params.begin(), plan.params.end(),
+                                [&](const plan::Param& x) { return x.name == name; });
     ASSERT_NE(p, plan.params.end()) << name;
     for (int64_t i = 0; i < p->count; ++i, at += 2) {
       uint16_t bits = 0;
@@ -75,11 +75,11 @@ TEST(FirstWeights, Bf16IsRead) {
 }
 
 TEST(FirstWeights, ACounterIsPassedOver) {
-  Plan plan;
+  plan::Plan plan;
   const std::string file = case_file("weights_with_a_counter.safetensors");
   const std::vector<float> params = start_from(file, &plan);
-  const TensorFile whole = read_safetensors(file);
-  for (const Param& p : plan.params)
+  const inference::TensorFile whole = inference::read_safetensors(file);
+  for (const plan::Param& p : plan.params)
     for (int64_t i = 0; i < p.count; ++i)
       EXPECT_EQ(params[static_cast<size_t>(p.offset + i)],
                 whole.tensors.at(p.name).values[static_cast<size_t>(i)]);
@@ -125,4 +125,4 @@ TEST(FirstWeights, TheCommandTrainsFromThemOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

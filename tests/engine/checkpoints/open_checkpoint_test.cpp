@@ -7,7 +7,7 @@
 #include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -34,14 +34,14 @@ class DamagedRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new Folder;
-    make_synthetic(*shared_ / "set", {.train_years = 1,
-                                      .valid_years = 1,
-                                      .test_years = 0,
-                                      .samples_per_year = 10,
-                                      .channels = 4,
-                                      .height = 32,
-                                      .width = 64,
-                                      .show_progress = false});
+    data::make_synthetic(*shared_ / "set", {.train_years = 1,
+                                            .valid_years = 1,
+                                            .test_years = 0,
+                                            .samples_per_year = 10,
+                                            .channels = 4,
+                                            .height = 32,
+                                            .width = 64,
+                                            .show_progress = false});
     const Ended e = go_on(*shared_ / "run", {"train.steps=6"});
     ASSERT_EQ(e.code, 0) << e.text;
   }
@@ -205,4 +205,4 @@ TEST(CheckpointNames, AreOrderedByTheirNumber) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

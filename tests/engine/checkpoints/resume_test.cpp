@@ -4,7 +4,7 @@
 
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -144,4 +144,4 @@ TEST_F(Resumed, AnOldCheckpointSaysWhatIsNotChecked) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,19 +12,20 @@
 #include "tests/engine/command.h"
 #include "tests/engine/noise.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 struct Whole {
-  Tensor tensor;
+  plan::Tensor tensor;
   std::vector<float> values;
 };
 
-void write_whole(const fs::path& path, const std::vector<Whole>& contents, const Metadata& metadata) {
-  std::vector<Tensor> tensors;
+void write_whole(const fs::path& path, const std::vector<Whole>& contents,
+                 const inference::Metadata& metadata) {
+  std::vector<plan::Tensor> tensors;
   for (const Whole& w : contents) tensors.push_back(w.tensor);
-  create_safetensors(path, tensors, metadata);
-  const SafetensorsWriter file(path, tensors, metadata);
+  inference::create_safetensors(path, tensors, metadata);
+  const inference::SafetensorsWriter file(path, tensors, metadata);
   for (const Whole& w : contents)
     file.write(w.tensor.name, 0, static_cast<int64_t>(w.values.size()), w.values.data());
 }
@@ -35,7 +36,7 @@ TEST(Safetensors, RoundTripKeepsEveryBit) {
   a[0] = -0.0f, a[1] = 1e-42f, a[2] = INFINITY;
   write_whole(dir / "t", {{{"a", {2, 3}}, a}, {{"b.weight", {10, 20, 5}}, b}, {{"s", {}}, scalar}},
               {{"step", "7"}, {"quote\"d", "ü"}});
-  const TensorFile f = read_safetensors(dir / "t");
+  const inference::TensorFile f = inference::read_safetensors(dir / "t");
   EXPECT_EQ(f.metadata.at("step"), "7");
   EXPECT_EQ(f.metadata.at("quote\"d"), "ü");
   ASSERT_EQ(f.tensors.size(), 3u);
@@ -72,13 +73,13 @@ TEST(Safetensors, AFileCutOffAnywhereIsRefused) {
   for (size_t n = 0; n < whole.size(); ++n) {
     std::ofstream(dir / "cut", std::ios::binary) << whole.substr(0, n);
     try {
-      read_safetensors(dir / "cut");
+      inference::read_safetensors(dir / "cut");
       ADD_FAILURE() << "accepted the first " << n << " of " << whole.size() << " bytes";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find("cut: "), std::string::npos);
     }
   }
-  EXPECT_THROW(read_safetensors(dir / "absent"), ConfigError);
+  EXPECT_THROW(inference::read_safetensors(dir / "absent"), ConfigError);
 }
 
 std::string file_bytes(const std::string& header, size_t data) {
@@ -89,7 +90,7 @@ std::string file_bytes(const std::string& header, size_t data) {
 std::string refusal_of(const fs::path& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
   try {
-    read_safetensors(file);
+    inference::read_safetensors(file);
   } catch (const ConfigError& e) {
     return e.what();
   }
@@ -265,8 +266,8 @@ TEST(Safetensors, NarrowTypesHaveTheValuesOfTheirBits) {
     for (uint32_t i = 0; i < count; ++i)
       for (int b = 0; b < n.width; ++b) bytes += static_cast<char>(i >> (8 * b));
     std::ofstream(dir / "w", std::ios::binary) << bytes;
-    const SafetensorsReader file(dir / "w");
-    const StoredTensor& w = file.tensors().at("w");
+    const inference::SafetensorsReader file(dir / "w");
+    const inference::StoredTensor& w = file.tensors().at("w");
     std::vector<float> f(count, -7);
     std::vector<double> d(count, -7);
     file.read(w, 0, count, f.data());
@@ -287,8 +288,9 @@ TEST(Safetensors, IntegersArePassedOverAndNoWeights) {
   const int64_t numbers[2] = {-3, int64_t{1} << 40};
   std::memcpy(bytes.data() + bytes.size() - 20, numbers, 16);
   std::ofstream(dir / "t", std::ios::binary) << bytes;
-  EXPECT_EQ(read_safetensors(dir / "t").tensors.at("n").values, (std::vector<double>{-3, 1099511627776}));
-  const SafetensorsReader file(dir / "t");
+  EXPECT_EQ(inference::read_safetensors(dir / "t").tensors.at("n").values,
+            (std::vector<double>{-3, 1099511627776}));
+  const inference::SafetensorsReader file(dir / "t");
   std::vector<float> x(2);
   file.read(file.tensors().at("w"), 0, 1, x.data());
   try {
@@ -312,8 +314,8 @@ TEST(Safetensors, PartsAreReadInEitherWidth) {
   write_whole(dir / "f32", {{{"w", {100, 100}}, narrow}}, {});
   for (const auto& [name, from] : {std::pair<std::string, int64_t>{"f64", 0}, {"f64", 17}, {"f32", 17}}) {
     SCOPED_TRACE(name);
-    const SafetensorsReader file(dir / name);
-    const StoredTensor& w = file.tensors().at("w");
+    const inference::SafetensorsReader file(dir / name);
+    const inference::StoredTensor& w = file.tensors().at("w");
     const int64_t n = 9000;
     std::vector<float> f(n + 1, NAN);
     file.read(w, from, n, f.data());
@@ -328,4 +330,4 @@ TEST(Safetensors, PartsAreReadInEitherWidth) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

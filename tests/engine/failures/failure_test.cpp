@@ -8,7 +8,7 @@
 #include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -90,13 +90,13 @@ TEST(Failure, ARankThatIsKilledEndsTheRun) {
 
 TEST(Failure, ARankWithoutItsDataEndsTheRunWithItsOwnMessage) {
   const Folder dir;
-  make_synthetic(dir / "data", {.train_years = 1,
-                                .valid_years = 0,
-                                .test_years = 0,
-                                .samples_per_year = 20,
-                                .channels = 4,
-                                .height = 32,
-                                .width = 64});
+  data::make_synthetic(dir / "data", {.train_years = 1,
+                                      .valid_years = 0,
+                                      .test_years = 0,
+                                      .samples_per_year = 20,
+                                      .channels = 4,
+                                      .height = 32,
+                                      .width = 64});
   Words words = mpiexec(1);
   const auto rank = [&](const std::string& data) {
     Words w =
@@ -114,13 +114,13 @@ TEST(Failure, ARankWithoutItsDataEndsTheRunWithItsOwnMessage) {
 
 TEST(Failure, NaNInOneRanksDataEndsTheRunWithFileStepAndChannel) {
   const Folder dir;
-  make_synthetic(dir / "data", {.train_years = 1,
-                                .valid_years = 0,
-                                .test_years = 0,
-                                .samples_per_year = 40,
-                                .channels = 4,
-                                .height = 32,
-                                .width = 64});
+  data::make_synthetic(dir / "data", {.train_years = 1,
+                                      .valid_years = 0,
+                                      .test_years = 0,
+                                      .samples_per_year = 40,
+                                      .channels = 4,
+                                      .height = 32,
+                                      .width = 64});
   const std::string file = dir / "data/train/2015.h5";
   ASSERT_TRUE(fs::exists(file));
   haddr_t at = 0;
@@ -180,4 +180,4 @@ TEST(Failure, ARankThatStopsIsNoticedByTheOthers) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

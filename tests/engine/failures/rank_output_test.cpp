@@ -3,7 +3,7 @@
 
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -166,4 +166,4 @@ TEST(RankOutput, RefusesWhatItWouldIgnore) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

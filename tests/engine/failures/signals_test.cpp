@@ -5,7 +5,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -197,4 +197,4 @@ TEST(Signals, ACommandThatIsKilledLeavesNoRankBehind) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -6,7 +6,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -66,13 +66,13 @@ TEST(SlowDisk, ACheckpointMayTakeLongerThanTheTimeout) {
 TEST(SlowDisk, SoMayStartingReadingValidationAndResults) {
   const Folder dir;
   const std::string out = dir / "run";
-  make_synthetic(dir / "data", {.train_years = 1,
-                                .valid_years = 1,
-                                .test_years = 0,
-                                .samples_per_year = 40,
-                                .channels = 4,
-                                .height = 32,
-                                .width = 64});
+  data::make_synthetic(dir / "data", {.train_years = 1,
+                                      .valid_years = 1,
+                                      .test_years = 0,
+                                      .samples_per_year = 40,
+                                      .channels = 4,
+                                      .height = 32,
+                                      .width = 64});
   const Words data = {"data.train=" + (dir / "data/train"),
                       "data.valid=" + (dir / "data/valid"),
                       "data.means=" + (dir / "data/stats/global_means.npy"),
@@ -164,4 +164,4 @@ TEST(SlowDisk, AnOpThatNeverEndsIsFoundAndItsRankNamed) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

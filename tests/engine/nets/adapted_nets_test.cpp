@@ -2,7 +2,7 @@
 // like one rank, and only the adapters change.
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TestNet adapted(TestNet net) {
@@ -47,4 +47,4 @@ TEST(AdaptedGraphs, TrainTheirAdaptersAloneLikeOneRank) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // The smallest shipped aurora on a global grid of 16 x 32 points
@@ -77,4 +77,4 @@ TEST(AuroraArchive, ItsForecastsOfMostVariablesAndLevelsBeatClimatology) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,7 +10,7 @@
 #include "tests/paths.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr size_t kTimes = 60, kLevels = 3, kRows = 14, kColumns = 18, kFields = 8;
@@ -181,4 +181,4 @@ TEST_F(AuroraForecast, RefusesWhatItWouldIgnore) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,7 +12,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 const std::string kConfig = source_dir() + "/configs/models/mlp-classifier.yaml";
@@ -51,7 +51,8 @@ std::string text_of_attribute(const std::string& path, const char* name, const c
 
 TEST(Classifier, LearnsUnderEveryLayoutAlikeAndForecastsWhatItsValidationSays) {
   const Folder dir;
-  make_classes(dir / "data", {.samples = 1003, .features = 40, .classes = 4, .seed = std::random_device{}()});
+  data::make_classes(dir / "data",
+                     {.samples = 1003, .features = 40, .classes = 4, .seed = std::random_device{}()});
   const TestNet net = classifier_on(dir / "data");
   const TrainedNet one = trained_to(dir / "one", {}, 1, 60, {}, net);
   const json valid = one.record.end.at("valid");
@@ -176,14 +177,14 @@ TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
        "train.lr=1e-30", "train.lr_schedule=constant", "train.valid_every=0", "train.checkpoint_every=0",
        "train.checkpoint_best=false", "train.seed=" + std::to_string(std::random_device{}() % 100000)});
   omp_set_num_threads(1);
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
-  Arena arena(plan.memory.arena);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
+  inference::Arena arena(plan.memory.arena);
   CpuBackend backend(plan, arena.data());
   Executor execute(plan, backend, nullptr);
-  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
-  init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
-  const Program step = link(plan, plan.train), eval = link(plan, plan.eval);
-  const auto loss_at = [&](int64_t number, const Program& program, float training) {
+  const auto floats = [&](const plan::View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+  inference::init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
+  const plan::Program step = plan::link(plan, plan.train), eval = plan::link(plan, plan.eval);
+  const auto loss_at = [&](int64_t number, const plan::Program& program, float training) {
     backend.on_fetch([&](int32_t micro, const BatchPlaces& to) {
       for (int64_t b = 0; b < 8; ++b) {
         for (int64_t i = 0; i < 9; ++i) to.floats("input")[b * 9 + i] = normal(4, micro * 8 + b, i);
@@ -191,8 +192,9 @@ TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
       }
     });
     float* scalars = floats(plan.scalars);
-    scalars[kLearningRate] = 0, scalars[kStep] = static_cast<float>(number), scalars[kUnscale] = 1;
-    scalars[kTraining] = training;
+    scalars[plan::kLearningRate] = 0, scalars[plan::kStep] = static_cast<float>(number),
+    scalars[plan::kUnscale] = 1;
+    scalars[plan::kTraining] = training;
     execute(program, 0);
     return static_cast<double>(floats(plan.metrics)[0]);
   };
@@ -206,7 +208,7 @@ TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
       gradient(floats(plan.grads_all), floats(plan.grads_all) + count);
   double slope = 0, size = 0;
   std::vector<float> direction(static_cast<size_t>(count), 0);
-  for (const Param& p : plan.params)
+  for (const plan::Param& p : plan.params)
     for (int64_t i = p.offset; i < p.offset + p.count; ++i) {
       direction[i] = normal(5, static_cast<uint64_t>(spec.train.seed), static_cast<uint64_t>(i));
       slope += static_cast<double>(direction[i]) * static_cast<double>(gradient[i]);
@@ -224,4 +226,4 @@ TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -16,7 +16,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Reals = std::vector<double>;
@@ -88,11 +88,11 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
   std::mt19937_64 random(std::random_device{}());
   std::normal_distribution<double> normal;
   for (const std::string activation : {"gelu", "relu", "silu", "tanh"}) {
-    Jacobian jacobian(wide_mlp(activation), 3, 1);  // row passes of 3, 3 and 1
+    inference::Jacobian jacobian(wide_mlp(activation), 3, 1);  // row passes of 3, 3 and 1
     ASSERT_EQ(jacobian.inputs(), 7);
     ASSERT_EQ(jacobian.outputs(), 5);
     std::vector<Layer64> net;
-    for (const Param& p : jacobian.plan().params) {
+    for (const plan::Param& p : jacobian.plan().params) {
       Reals values(static_cast<size_t>(p.count));
       for (double& v : values) v = static_cast<double>(static_cast<float>(0.3 * normal(random)));
       for (int64_t i = 0; i < p.count; ++i) jacobian.weights()[p.offset + i] = static_cast<float>(values[i]);
@@ -145,11 +145,11 @@ TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
   for (const TestNet& net : {kVit, kUnet, kSwin}) {
     const Folder dir;
     trained_to(dir / "run", {"net.in_channels=3", "net.out_channels=2"}, 1, 10, {}, net);
-    const fs::path checkpoint = find_checkpoint(fs::path(dir / "run"));
-    const CheckpointState state = read_state(checkpoint);
+    const fs::path checkpoint = inference::find_checkpoint(fs::path(dir / "run"));
+    const inference::CheckpointState state = inference::read_state(checkpoint);
     // Attention's workspace is per thread, and kernels use all threads of OpenMP.
-    Forecaster forecast(checkpoint, state, 2, omp_get_max_threads());
-    Jacobian jacobian(state.spec, 3, omp_get_max_threads());
+    inference::Forecaster forecast(checkpoint, state, 2, omp_get_max_threads());
+    inference::Jacobian jacobian(state.spec, 3, omp_get_max_threads());
     jacobian.take_weights(forecast);
     const int64_t inputs = jacobian.inputs(), outputs = jacobian.outputs();
     ASSERT_EQ(inputs, forecast.input().size());
@@ -178,14 +178,15 @@ TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
 
 // The Jacobian's program computes no weight gradients.
 TEST(Jacobians, NeedNoGradientsOfParameters) {
-  const Jacobian jacobian(wide_mlp("gelu"), 1, 1);
-  const Plan& plan = jacobian.plan();
-  const Program all = link(plan, plan.train, true), needed = needed_for(plan, all, {plan.input_gradient});
+  const inference::Jacobian jacobian(wide_mlp("gelu"), 1, 1);
+  const plan::Plan& plan = jacobian.plan();
+  const plan::Program all = plan::link(plan, plan.train, true),
+                      needed = plan::needed_for(plan, all, {plan.input_gradient});
   int64_t products = 0;
-  for (const Instr& i : needed.instrs) {
+  for (const plan::Instr& i : needed.instrs) {
     EXPECT_FALSE(plan.ops[i.op].weight_gradient) << plan.ops[i.op].path;
-    EXPECT_NE(plan.ops[i.op].kind, OpKind::adam);
-    products += plan.ops[i.op].kind == OpKind::gemm;
+    EXPECT_NE(plan.ops[i.op].kind, plan::OpKind::adam);
+    products += plan.ops[i.op].kind == plan::OpKind::gemm;
   }
   EXPECT_EQ(products, 8);  // four forward, four backward
   EXPECT_LT(needed.instrs.size(), all.instrs.size());
@@ -193,7 +194,7 @@ TEST(Jacobians, NeedNoGradientsOfParameters) {
 
 TEST(Jacobians, AreSummedUpAsTheirDefinitionsSay) {
   // Two samples of [2, 3]: diag(3, 4), and a matrix of rank one
-  const JacobianRecord r = statistics_of({{3, 0, 0, 0, 4, 0}, {1, -2, 2, 2, -4, 4}}, 2, 3);
+  const records::JacobianRecord r = statistics_of({{3, 0, 0, 0, 4, 0}, {1, -2, 2, 2, -4, 4}}, 2, 3);
   EXPECT_EQ(r.samples, 2);
   EXPECT_NEAR(r.frobenius, (5 + std::sqrt(45.0)) / 2, 1e-12);
   EXPECT_NEAR(r.mean, (7 + 15) / 12.0, 1e-12);
@@ -208,4 +209,4 @@ TEST(Jacobians, AreSummedUpAsTheirDefinitionsSay) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

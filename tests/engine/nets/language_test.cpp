@@ -3,7 +3,7 @@
 #include "model/data/tables/token_file.h"
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
@@ -47,7 +47,7 @@ TEST(LanguageTraining, LearnsText) {
   std::string text;
   for (const char* name : {"README.md", "model/README.md", "configs/keys.md", "perfmodel/README.md"})
     text += text_of(fs::path(source_dir()) / name);
-  write_tokens(dir / "text.bin", bytes_in(text), 256);
+  data::write_tokens(dir / "text.bin", bytes_in(text), 256);
   std::map<char, double> times;
   for (const char c : text) ++times[c];
   double entropy = 0;
@@ -77,7 +77,7 @@ TEST(LanguageTraining, LearnsText) {
 
 TEST(LanguageTraining, WordsBeyondTheVocabularyEndTheRunByName) {
   const Folder dir;
-  write_tokens(dir / "text.bin", std::vector<int32_t>(5000, 255), 256);
+  data::write_tokens(dir / "text.bin", std::vector<int32_t>(5000, 255), 256);
   const Ended e = Child(train_words(kGpt.config, {"data.train=" + (dir / "text.bin"), "net.vocab_size=200",
                                                   "train.steps=2", "run.threads=1"}))
                       .wait();
@@ -110,4 +110,4 @@ TEST(LanguageTraining, TellsTheShareOfTokensThatExpertsDrop) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

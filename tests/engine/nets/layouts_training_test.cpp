@@ -5,7 +5,7 @@
 #include "model/data/synthetic/synth.h"
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TEST(Layouts, OfEveryNetByCommand) {
@@ -26,17 +26,17 @@ TEST(Layouts, OfEveryNetByCommand) {
 // The gradient of mae is a sign, which a rounding turns where prediction and target are close together: these
 // targets are six standard deviations above or below what is predicted, by channels.
 Words far_targets(const std::string& dir) {
-  make_synthetic(dir, {.train_years = 1,
-                       .valid_years = 0,
-                       .test_years = 0,
-                       .samples_per_year = 30,
-                       .channels = 4,
-                       .height = 40,
-                       .width = 56});
+  data::make_synthetic(dir, {.train_years = 1,
+                             .valid_years = 0,
+                             .test_years = 0,
+                             .samples_per_year = 30,
+                             .channels = 4,
+                             .height = 40,
+                             .width = 56});
   const std::string means = dir + "/stats/global_means.npy", stds = dir + "/stats/global_stds.npy";
-  Statistics s = read_statistics(means, stds, 4);
+  data::Statistics s = data::read_statistics(means, stds, 4);
   for (size_t c = 0; c < 4; ++c) s.mean[c] += (c % 2 == 0 ? 6 : -6) * s.std[c];
-  write_npy(dir + "/far.npy", {1, 4, 1, 1}, s.mean);
+  data::write_npy(dir + "/far.npy", {1, 4, 1, 1}, s.mean);
   return {"data.train=" + dir + "/train", "data.means=" + dir + "/far.npy", "data.stds=" + stds};
 }
 
@@ -81,8 +81,8 @@ TEST(Layouts, SgdWithMomentum) {
   const WrittenRun record = read_run(dir / "rest");
   ASSERT_EQ(record.losses.size(), 5u);
   for (const auto& [step, loss] : record.losses) EXPECT_NEAR(loss / one.record.losses.at(step), 1, 1e-5);
-  EXPECT_LT(distance(one.weights, read_safetensors(fs::path(dir / "rest") /
-                                                   "checkpoints/step-00000010/model.safetensors")),
+  EXPECT_LT(distance(one.weights, inference::read_safetensors(fs::path(dir / "rest") /
+                                                              "checkpoints/step-00000010/model.safetensors")),
             1e-5);
 }
 
@@ -230,4 +230,4 @@ TEST(Layouts, ResumeAsAnyOther) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,18 +10,18 @@
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 class LoraRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new Folder;
-    SyntheticOptions options;
+    data::SyntheticOptions options;
     options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 23;
     options.train_years = options.valid_years = 1;
     options.show_progress = false;
-    make_synthetic(*shared_ / "set", options);
+    data::make_synthetic(*shared_ / "set", options);
     const Ended base = train_command(data() + Words{"train.steps=6", "train.checkpoint_every=6",
                                                     "train.lr=3e-3", "run.out=" + base_run()});
     ASSERT_EQ(base.code, 0) << base.text;
@@ -52,9 +52,9 @@ class LoraRun : public testing::Test {
   }
   static std::string base_run() { return *shared_ / "base"; }
   static std::string adapted_run() { return *shared_ / "adapted"; }
-  static TensorFile weights(const std::string& run, int step, const char* file = "model") {
-    return read_safetensors(run + "/checkpoints/step-0000000" + std::to_string(step) + "/" + file +
-                            ".safetensors");
+  static inference::TensorFile weights(const std::string& run, int step, const char* file = "model") {
+    return inference::read_safetensors(run + "/checkpoints/step-0000000" + std::to_string(step) + "/" + file +
+                                       ".safetensors");
   }
   static std::map<int64_t, double> validations(const std::string& run) {
     std::map<int64_t, double> out;
@@ -66,8 +66,8 @@ class LoraRun : public testing::Test {
 };
 
 TEST_F(LoraRun, KeepsItsBaseToTheBitAndNoMomentsOfIt) {
-  const TensorFile base = weights(base_run(), 6), now = weights(adapted_run(), 6),
-                   moments = weights(adapted_run(), 6, "optimizer");
+  const inference::TensorFile base = weights(base_run(), 6), now = weights(adapted_run(), 6),
+                              moments = weights(adapted_run(), 6, "optimizer");
   size_t adapters = 0;
   for (const auto& [name, t] : now.tensors) {
     const bool adapter = name.find(".lora_") != std::string::npos;
@@ -95,7 +95,7 @@ TEST_F(LoraRun, ResumesToTheBit) {
   ASSERT_EQ(train(run, {"train.steps=3"}, "1").code, 0);
   const Ended e = train(run, {"train.steps=6"}, "1", {"--resume", run});
   ASSERT_EQ(e.code, 0) << e.text;
-  const TensorFile one = weights(adapted_run(), 6), two = weights(run, 6);
+  const inference::TensorFile one = weights(adapted_run(), 6), two = weights(run, 6);
   for (const auto& [name, t] : one.tensors) EXPECT_EQ(t.values, two.tensors.at(name).values) << name;
 }
 
@@ -117,7 +117,7 @@ TEST_F(LoraRun, TrainsAlikeOnSeveralRanksAndIn16Bits) {
       EXPECT_NEAR(validations(run).at(step) / loss, 1, c.bound) << step << c.words[0];
     // In 16-bit modes frozen matrices are stored in 16 bits.
     const double rounding = c.bound > 1e-3 ? 1.0 / 256 : 0;
-    const TensorFile base = weights(base_run(), 6), now = weights(run, 6);
+    const inference::TensorFile base = weights(base_run(), 6), now = weights(run, 6);
     for (const auto& [name, t] : base.tensors)
       for (size_t i = 0; i < t.values.size(); ++i)
         ASSERT_NEAR(now.tensors.at(name).values[i], t.values[i], rounding * std::abs(t.values[i])) << name;
@@ -146,8 +146,8 @@ TEST_F(LoraRun, MergedWeightsGiveTheAdaptersOutputs) {
 
 TEST(LoraWeights, AreMergedAsInFloat64) {
   const std::string fixture = source_dir() + "/tests/fixtures/lora_fixture.safetensors";
-  const SafetensorsReader file(fixture);
-  const TrainedWeights weights(fixture, 2.0);
+  const inference::SafetensorsReader file(fixture);
+  const inference::TrainedWeights weights(fixture, 2.0);
   double most = 0;
   int matrices = 0;
   for (const auto& [name, t] : file.tensors()) {
@@ -175,4 +175,4 @@ TEST(LoraWeights, ABaseThatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

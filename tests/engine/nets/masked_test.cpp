@@ -9,7 +9,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/engine/ocean.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TEST(Masked, VitsTrainUnderAllAxesLikeOneRank) {
@@ -185,4 +185,4 @@ TEST(Masked, AFieldWithoutAnyValueAndMasksWithoutFieldsAreRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -13,7 +13,7 @@
 #include "model/nets/parts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -28,7 +28,7 @@ NetSpec mlp_of(std::vector<int64_t> hidden) {
 
 TEST(Mlp, HasTheEmulatorsParameters) {
   const RunSpec spec = emulator();
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
   EXPECT_EQ(plan.parameter_count(), 9345);
   const std::vector<std::pair<std::string, std::vector<int64_t>>> want = {
       {"layers.0.weight", {64, 14}}, {"layers.0.bias", {64}},       {"layers.1.weight", {64, 64}},
@@ -36,11 +36,11 @@ TEST(Mlp, HasTheEmulatorsParameters) {
       {"layers.3.weight", {1, 64}},  {"layers.3.bias", {1}}};
   ASSERT_EQ(plan.params.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
-    const Param& p = plan.params[i];
+    const plan::Param& p = plan.params[i];
     EXPECT_EQ(p.name, want[i].first);
     EXPECT_EQ(p.shape, want[i].second);
     const bool weight = p.shape.size() == 2;
-    EXPECT_EQ(p.init, weight ? Init::uniform : Init::zero) << p.name;
+    EXPECT_EQ(p.init, weight ? plan::Init::uniform : plan::Init::zero) << p.name;
     if (weight) EXPECT_FLOAT_EQ(p.scale, std::sqrt(6.0f / static_cast<float>(p.shape[0] + p.shape[1])));
   }
 }
@@ -48,8 +48,8 @@ TEST(Mlp, HasTheEmulatorsParameters) {
 // 784-h-h-10 with biases, as in the reference demo (systems.md, section 5)
 TEST(Mlp, HasTheClassifiersParameters) {
   const auto parameters = [](const Words& set) {
-    return build_plan(load_run_spec(source_dir() + "/configs/models/mlp-classifier.yaml", set), 0,
-                      cpu_workspace(1))
+    return nets::build_plan(load_run_spec(source_dir() + "/configs/models/mlp-classifier.yaml", set), 0,
+                            cpu_workspace(1))
         .parameter_count();
   };
   EXPECT_EQ(parameters({}), 269'322);
@@ -63,7 +63,7 @@ TEST(Mlp, ClassifiesWithOneTargetAndAsManyOutputsAsClasses) {
   EXPECT_EQ(spec.data.inputs[0], "x0");
   EXPECT_EQ(spec.data.inputs[783], "x783");
   EXPECT_EQ(run_spec_from_json(to_json(spec), "again").data.inputs, spec.data.inputs);
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(1));
   EXPECT_EQ(plan.batch.at(1).sample, 1);
   EXPECT_EQ(plan.metric("accuracy").count, 1);
   for (const auto& [set, mend] :
@@ -99,22 +99,22 @@ TEST(Mlp, SaysWhatEveryKindSays) {
 }
 
 TEST(Mlp, HasAPartForEachLinear) {
-  const auto parts = parts_of(mlp_of({32, 64, 64, 64, 32, 64, 64}));
+  const auto parts = nets::parts_of(mlp_of({32, 64, 64, 64, 32, 64, 64}));
   std::string text;
-  for (const Part& p : parts) text += p.path + ":" + p.kind + ":" + std::to_string(p.same_as) + " ";
+  for (const plan::Part& p : parts) text += p.path + ":" + p.kind + ":" + std::to_string(p.same_as) + " ";
   EXPECT_EQ(text,
             "embed:embed:0 layer01:layer:1 layer02:layer:2 layer03:layer:2 layer04:layer:4 layer05:layer:1 "
             "layer06:layer:2 head:head:7 ");
-  const NetSpec few = distinct_parts(mlp_of({14, 64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 32, 7, 7}));
+  const NetSpec few = nets::distinct_parts(mlp_of({14, 64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 32, 7, 7}));
   EXPECT_EQ(few.mlp().hidden, (std::vector<int64_t>{14, 64, 64, 64, 64, 32, 32, 32, 32, 7, 7}));
-  EXPECT_EQ(parts_of(mlp_of({64})).size(), 2u);
+  EXPECT_EQ(nets::parts_of(mlp_of({64})).size(), 2u);
 }
 
 TEST(Mlp, IsCutIntoStages) {
-  EXPECT_EQ(cuts_of(mlp_of({64, 64, 64, 64, 64}), 2), (std::vector<int32_t>{0, 3, 6}));
-  EXPECT_EQ(cuts_of(mlp_of({64}), 1), (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(nets::cuts_of(mlp_of({64, 64, 64, 64, 64}), 2), (std::vector<int32_t>{0, 3, 6}));
+  EXPECT_EQ(nets::cuts_of(mlp_of({64}), 1), (std::vector<int32_t>{0, 2}));
   // 64 x 512, 512 x 512, 512 x 8 and three of 8 x 8
-  const auto cuts = cuts_of(mlp_of({64, 512, 512, 8, 8, 8, 8}), 2);
+  const auto cuts = nets::cuts_of(mlp_of({64, 512, 512, 8, 8, 8, 8}), 2);
   EXPECT_EQ(cuts[1], 2) << "the wide one alone is heavier than all others";
 }
 
@@ -134,7 +134,7 @@ TEST(Mlp, PlansFitTogetherUnderEveryLayout) {
            {"layout.dp=2", "policy.offload_optimizer=true", "policy.main_grads_dtype=bf16"}}) {
     Words set = deep;
     set.insert(set.end(), layout.begin(), layout.end());
-    EXPECT_NO_THROW(check_world(emulator(set), cpu_workspace(1))) << layout.back();
+    EXPECT_NO_THROW(nets::check_world(emulator(set), cpu_workspace(1))) << layout.back();
   }
 }
 
@@ -143,7 +143,8 @@ TEST(Mlp, RecomputesInGroupsForLessMemory) {
   const auto saved = [](const Words& set) {
     Words all = {"net.hidden=[256,256,256,256,256,256,256,256,256]", "train.global_batch=512"};
     all.insert(all.end(), set.begin(), set.end());
-    return build_plan(emulator(all), 0, cpu_workspace(1)).memory.by_kind[static_cast<int>(BufferKind::saved)];
+    return nets::build_plan(emulator(all), 0, cpu_workspace(1))
+        .memory.by_kind[static_cast<int>(plan::BufferKind::saved)];
   };
   const int64_t none = saved({}), each = saved({"policy.recompute=full"}),
                 four = saved({"policy.recompute=full", "policy.recompute_num_layers=4"});
@@ -175,7 +176,7 @@ TEST(Mlp, RefusesWhatCannotBeByItsKey) {
     SCOPED_TRACE(c.set);
     std::string text = "(accepted)";
     try {
-      check_layout(emulator({c.set}));
+      nets::check_layout(emulator({c.set}));
     } catch (const ConfigError& e) {
       text = e.what();
     }
@@ -197,4 +198,4 @@ TEST(Mlp, ComesBackFromItsJson) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -20,15 +20,15 @@
 #include "tests/paths.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 struct Fixture {
   explicit Fixture(const std::string& net)
       : path(source_dir() + "/tests/fixtures/" + net + "_fixture"),
-        file(read_safetensors(path + ".safetensors")) {}
+        file(inference::read_safetensors(path + ".safetensors")) {}
   const std::string path;
-  const TensorFile file;
+  const inference::TensorFile file;
   const std::vector<double>& values(const std::string& name) const { return file.tensors.at(name).values; }
 };
 
@@ -37,9 +37,9 @@ struct Trained {
   std::map<std::string, std::vector<double>> grads, weights;  // grads: first step only
 };
 
-std::map<std::string, std::vector<double>> pieces(const Plan& plan, const float* buffer) {
+std::map<std::string, std::vector<double>> pieces(const plan::Plan& plan, const float* buffer) {
   std::map<std::string, std::vector<double>> out;
-  for (const Param& p : plan.params) out[p.name] = {buffer + p.offset, buffer + p.offset + p.count};
+  for (const plan::Param& p : plan.params) out[p.name] = {buffer + p.offset, buffer + p.offset + p.count};
   return out;
 }
 
@@ -51,32 +51,32 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   if (amp.find(' ') != std::string::npos) words.push_back("net.fp32_ends=true");
   RunSpec spec = load_run_spec(f.path + ".yaml", words);
   omp_set_num_threads(2);
-  const Plan plan = build_plan(spec, 0, cpu_workspace(2));
-  Arena arena(plan.memory.arena);
+  const plan::Plan plan = nets::build_plan(spec, 0, cpu_workspace(2));
+  inference::Arena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   CpuBackend backend(plan, arena.data());
   backend.load_constants();
-  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+  const auto floats = [&](const plan::View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   // Saved activations and scratch start as NaN, because ops must write them before reading.
-  const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(BufferKind::saved)] -
-                        plan.memory.by_kind[static_cast<int>(BufferKind::scratch)];
+  const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(plan::BufferKind::saved)] -
+                        plan.memory.by_kind[static_cast<int>(plan::BufferKind::scratch)];
   std::memset(arena.data() + clean, 0xff, static_cast<size_t>(plan.memory.arena - clean));
-  load_tensors(plan, SafetensorsReader(f.path + ".safetensors"), "init/", &Shard::params,
-               floats(plan.params_all));
+  inference::load_tensors(plan, inference::SafetensorsReader(f.path + ".safetensors"), "init/",
+                          &plan::Shard::params, floats(plan.params_all));
   Executor execute(plan, backend, nullptr);
-  execute(link(plan, plan.init), 0);
-  const Program step_program = link(plan, plan.train);
+  execute(plan::link(plan, plan.init), 0);
+  const plan::Program step_program = plan::link(plan, plan.train);
 
   const bool scaled = spec.policy.amp == Amp::fp16;
   const float scale = scaled ? 1024.0f : 1.0f;
-  floats(plan.scalars)[kLossScale] = scale;
+  floats(plan.scalars)[plan::kLossScale] = scale;
   Trained out;
   for (int64_t step = 0; step < spec.train.steps; ++step) {
     const std::string batch = "batch" + std::to_string(step % 2) + "/";
     int fetched = 0;
     backend.on_fetch([&](int32_t micro, const BatchPlaces& to) {
       EXPECT_EQ(micro, fetched++);
-      for (const BatchTensor& t : plan.batch) {
+      for (const plan::BatchTensor& t : plan.batch) {
         const std::vector<double>& all = f.values(batch + t.name);
         const auto count = static_cast<int64_t>(all.size()) / 4 * micro_batch;
         if (t.dtype == DType::i32)
@@ -85,12 +85,13 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
           std::copy_n(all.begin() + micro * count, count, to.floats(t.name));
       }
     });
-    EXPECT_NEAR(learning_rate(spec.train, step), f.values("lr")[step], 1e-15);
-    floats(plan.scalars)[kLearningRate] = static_cast<float>(learning_rate(spec.train, step));
-    floats(plan.scalars)[kTraining] = 1;
+    EXPECT_NEAR(inference::learning_rate(spec.train, step), f.values("lr")[step], 1e-15);
+    floats(plan.scalars)[plan::kLearningRate] =
+        static_cast<float>(inference::learning_rate(spec.train, step));
+    floats(plan.scalars)[plan::kTraining] = 1;
     if (!scaled) {
-      floats(plan.scalars)[kStep] = static_cast<float>(step + 1);
-      floats(plan.scalars)[kUnscale] = 1;
+      floats(plan.scalars)[plan::kStep] = static_cast<float>(step + 1);
+      floats(plan.scalars)[plan::kUnscale] = 1;
     }
     execute(step_program, static_cast<int32_t>(step));
     EXPECT_EQ(fetched, 4 / micro_batch);
@@ -98,7 +99,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
     out.losses.push_back(metrics[0]);
     if (step > 0) continue;
     if (plan.metrics_named.size() > 1) {  // of words only the loss is known
-      const Metric& rmse = plan.metrics_named[1];
+      const plan::Metric& rmse = plan.metrics_named[1];
       out.rmse = {metrics + rmse.first, metrics + rmse.first + rmse.count};
     }
     out.grads = pieces(plan, floats(plan.grads_all));
@@ -118,7 +119,7 @@ double norm(const std::vector<double>& x) {
   for (const double v : x) squares += v * v;
   return std::sqrt(squares);
 }
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
+double root_of_squares(const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_EQ(a.size(), b.size());
   double squares = 0;
   for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
@@ -162,7 +163,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
       EXPECT_EQ(norm(g), 0) << "gradient of " << name;
       continue;
     }
-    const double error = distance(g, f.values("grad/" + name)) / norm(f.values("grad/" + scale));
+    const double error = root_of_squares(g, f.values("grad/" + name)) / norm(f.values("grad/" + scale));
     EXPECT_LE(error, t.gradient) << "gradient of " << name;
     gradient = worst(gradient, error);
   }
@@ -170,11 +171,11 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
   for (const auto& [name, w] : ours.weights) {
     if (name.find("attn.k.bias") != std::string::npos) continue;
     const auto& reference = f.values(after + name);
-    const double error = distance(w, reference) / norm(reference);
+    const double error = root_of_squares(w, reference) / norm(reference);
     EXPECT_LE(error, t.weight) << "weights " << name;
     weight = worst(weight, error);
     if (!feeds_nothing(name))
-      EXPECT_GT(distance(reference, f.values("init/" + name)) / norm(reference), 1e-3)
+      EXPECT_GT(root_of_squares(reference, f.values("init/" + name)) / norm(reference), 1e-3)
           << name << " hardly moved";
   }
   EXPECT_LE(loss, t.loss);
@@ -271,4 +272,4 @@ INSTANTIATE_TEST_SUITE_P(Nets, Parity,
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

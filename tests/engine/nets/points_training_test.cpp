@@ -6,7 +6,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr int kPairSteps = 6, kPairHeight = 20, kPairWidth = 36;
@@ -62,7 +62,7 @@ TestNet ice_net(const std::string& files) {
 }
 
 // The number before `what` in the command's first lines: "14,360 rows left out" is 14360; -1: absent
-int64_t said(const std::string& text, const std::string& what) {
+int64_t number_before(const std::string& text, const std::string& what) {
   size_t at = text.find(" " + what);
   if (at == std::string::npos) return -1;
   std::string digits;
@@ -102,18 +102,18 @@ TEST(MadePoints, AreLeftOutAsCountedFromTheFiles) {
   ASSERT_LT(thick.ice, n.ice);
   const Ended ice = trained_on(net, {"train.steps=1"});
   EXPECT_EQ(ice.code, 0) << ice.text;
-  EXPECT_EQ(said(ice.text, "rows with missing values skipped"), n.land) << ice.text;
-  EXPECT_EQ(said(ice.text, "masked (sea_ice)"), n.open) << ice.text;
-  const int64_t thinned = said(ice.text, "removed by thinning");
+  EXPECT_EQ(number_before(ice.text, "rows with missing values skipped"), n.land) << ice.text;
+  EXPECT_EQ(number_before(ice.text, "masked (sea_ice)"), n.open) << ice.text;
+  const int64_t thinned = number_before(ice.text, "removed by thinning");
   const auto all = static_cast<double>(n.ice);
   EXPECT_NEAR(static_cast<double>(thinned) / all, 0.4, 6 * std::sqrt(0.24 / all)) << ice.text;
   const double training = std::round(0.75 * static_cast<double>(n.ice - thinned));
-  EXPECT_EQ(said(ice.text, "steps an epoch"), static_cast<int64_t>(training) / 96) << ice.text;
+  EXPECT_EQ(number_before(ice.text, "steps an epoch"), static_cast<int64_t>(training) / 96) << ice.text;
   const Ended open = trained_on(net, {"train.steps=1", "data.mask_mode=ocean",
                                       "data.min_ice_concentration=0.5", "data.thin_fraction=1"});
   EXPECT_EQ(open.code, 0) << open.text;
-  EXPECT_EQ(said(open.text, "masked (ocean)"), thick.ice) << open.text;
-  EXPECT_EQ(said(open.text, "removed by thinning"), -1) << open.text;
+  EXPECT_EQ(number_before(open.text, "masked (ocean)"), thick.ice) << open.text;
+  EXPECT_EQ(number_before(open.text, "removed by thinning"), -1) << open.text;
 }
 
 TEST(MadePoints, WithAColumnOfNanAreRefused) {
@@ -179,4 +179,4 @@ TEST(MadePoints, AreTheSameForASeedAndNotReplacedUnasked) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

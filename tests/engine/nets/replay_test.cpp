@@ -8,7 +8,7 @@
 #include "model/nets/build.h"
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TestNet replayed(TestNet net, const Words& more = {}) {
@@ -31,14 +31,14 @@ void expect_trains_on_forecasts(const TestNet& given) {
   const TrainedNet trained = trained_to(dir / "run", {}, 1, 24, {}, net);
   ASSERT_EQ(trained.record.losses.size(), 24u);
   const fs::path checkpoint = fs::path(dir / "run") / "checkpoints/step-00000024";
-  const CheckpointState state = read_state(checkpoint);
+  const inference::CheckpointState state = inference::read_state(checkpoint);
   const RunSpec& spec = state.spec;
-  const SampleShape shape = sample_shape(spec);
-  const auto set = open_dataset(spec.data, "", Split::train, shape);
+  const data::SampleShape shape = data::sample_shape(spec);
+  const auto set = data::open_dataset(spec.data, "", data::Split::train, shape);
   omp_set_num_threads(1);
-  Forecaster one(checkpoint, state, 1, 1);
-  RollForward roll(one, spec.history(), spec.known_channels(), shape.fixed);
-  ReplaySchedule schedule(spec, *set, 0, spec.train.global_batch);
+  inference::Forecaster one(checkpoint, state, 1, 1);
+  inference::RollForward roll(one, spec.history(), spec.known_channels(), shape.fixed);
+  data::ReplaySchedule schedule(spec, *set, 0, spec.train.global_batch);
   const int64_t plane = shape.input.height * shape.input.width, of_a_time = shape.of_a_time() * plane,
                 newest = (spec.history() - 1) * of_a_time;
   std::vector<float> input(shape.input.size()), target(shape.target.size()), out(shape.target.size());
@@ -46,7 +46,7 @@ void expect_trains_on_forecasts(const TestNet& given) {
   for (int64_t step = 0; step < 24; ++step) {
     double loss = 0;
     for (int64_t i = 0; i < spec.train.global_batch; ++i) {
-      const ReplayDraw d = schedule.at(step, i);
+      const data::ReplayDraw d = schedule.at(step, i);
       longest = std::max(longest, d.lead);
       int64_t sample = d.sample - d.lead;  // index of its predecessor
       set->read(sample, input.data(), target.data());
@@ -115,7 +115,7 @@ TEST(Replay, BytesAreThoseOfThePlan) {
   const auto bytes = [](const Words& layout, int rank) {
     Words words = vit().set;
     words.insert(words.end(), layout.begin(), layout.end());
-    return build_plan(load_run_spec(vit().config, words), rank, {}).memory.replay;
+    return nets::build_plan(load_run_spec(vit().config, words), rank, {}).memory.replay;
   };
   const int64_t state = 2 * 40 * 56 * 4, whole = 2 * 2 * 12 * state;  // entries, times, samples
   EXPECT_EQ(bytes({}, 0), whole);
@@ -149,4 +149,4 @@ TEST(Replay, WhatCannotBeIsOneLine) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

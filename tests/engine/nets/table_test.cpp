@@ -6,7 +6,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // y depends on three of four columns. One row in fifty lacks a value.
@@ -78,14 +78,14 @@ TEST(Tables, SayWhatIsLeftOutAndRefuseWhatCannotBeRead) {
 
 TEST(Fields, ThatAreOnlyPredictedHaveNoPersistence) {
   const Folder dir;
-  SyntheticOptions options;
+  data::SyntheticOptions options;
   options.channels = 4;
   options.height = 32;
   options.width = 64;
   options.samples_per_year = 12;
   options.train_years = options.valid_years = 1;
   options.show_progress = false;
-  make_synthetic(dir / "set", options);
+  data::make_synthetic(dir / "set", options);
   const auto trained = [&](const std::string& name, const Words& more) {
     Words set = {"data.train=" + (dir / "set/train"),
                  "data.valid=" + (dir / "set/valid"),
@@ -110,4 +110,4 @@ TEST(Fields, ThatAreOnlyPredictedHaveNoPersistence) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -10,7 +10,7 @@
 #include "tests/engine/layouts.h"
 #include "tests/engine/ocean.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 struct Scalar {
@@ -32,7 +32,7 @@ std::map<std::string, std::vector<Scalar>> curves_in(const fs::path& folder, siz
       uint64_t length = 0;
       std::memcpy(&length, all.data() + at, 8);
       const std::string event = all.substr(at + 12, length);
-      EXPECT_EQ(tf_record(event), all.substr(at, length + 16)) << path;
+      EXPECT_EQ(records::tf_record(event), all.substr(at, length + 16)) << path;
       at += length + 16;
       if (event.find("brain.Event:2") != std::string::npos || event.find("_hparams_/") != std::string::npos)
         continue;
@@ -190,4 +190,4 @@ TEST(Curves, AreThereWhileTheRunGoesAndNowhereUnlessAskedFor) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

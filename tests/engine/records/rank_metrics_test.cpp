@@ -16,7 +16,7 @@
 #include "model/records/results.h"
 #include "tests/engine/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using nlohmann::json;
@@ -99,17 +99,17 @@ TEST(EnergyMeter, SaysWhyItHasNothing) {
   EXPECT_EQ(stops.why(), "package-0 stopped answering");
 }
 
-RanksRecord of_rank(int64_t rank, const std::string& host) {
+records::RanksRecord of_rank(int64_t rank, const std::string& host) {
   return {
       .step = 9, .steps = 7, .ranks = {{.rank = rank, .host = host, .step_s = 0.5, .compute_s = 0.1 * rank}}};
 }
 
 TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
-  std::vector<RanksRecord> all{of_rank(0, "a"), of_rank(1, "a"), of_rank(2, "b"), of_rank(3, "b")};
+  std::vector<records::RanksRecord> all{of_rank(0, "a"), of_rank(1, "a"), of_rank(2, "b"), of_rank(3, "b")};
   EXPECT_FALSE(merged(all).joules_per_step);
   all[0].joules_per_step = 20, all[0].energy = "package-0";
   all[2].joules_per_step = 30, all[2].energy = "package-0";
-  const RanksRecord both = merged(all);
+  const records::RanksRecord both = merged(all);
   EXPECT_EQ(both.step, 9);
   EXPECT_EQ(both.steps, 7);
   ASSERT_EQ(both.ranks.size(), 4u);
@@ -125,13 +125,13 @@ TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
 }
 
 TEST(RankMetrics, OthersHaveWhatNoRankUsedOfTheBusyCores) {
-  RanksRecord r{.ranks = {{.rank = 0, .used_cores = 0.75, .cores = 4, .busy_cores = 3.5},
-                          {.rank = 1, .used_cores = 0.75},
-                          {.rank = 2, .used_cores = 1, .cores = 4, .busy_cores = 1}}};
+  records::RanksRecord r{.ranks = {{.rank = 0, .used_cores = 0.75, .cores = 4, .busy_cores = 3.5},
+                                   {.rank = 1, .used_cores = 0.75},
+                                   {.rank = 2, .used_cores = 1, .cores = 4, .busy_cores = 1}}};
   EXPECT_DOUBLE_EQ(r.taken().value(), 0.25);
   r.ranks[1].used_cores.reset();
   EXPECT_FALSE(r.taken()) << "its work would be others'";
-  EXPECT_FALSE(RanksRecord{}.taken());
+  EXPECT_FALSE(records::RanksRecord{}.taken());
 }
 
 /// Processes that compute for nothing, twice as many as there are cores; they end with this one
@@ -162,7 +162,7 @@ TEST(RankMetrics, ARunBesideBusyProcessesSaysWhatTheyTook) {
     const BusyProcesses others;
     trained_to(dir / "run", {"train.steps=30", "train.checkpoint_every=30"}, 1, 30);
   }
-  const RanksRecord r = load_runs(dir / "run").at(0).ranks_record;
+  const records::RanksRecord r = records::load_runs(dir / "run").at(0).ranks_record;
   EXPECT_GT(r.taken().value(), 0.25);
   EXPECT_GT(r.ranks.at(0).used_cores.value(), 0);
   EXPECT_LT(r.ranks.at(0).busy_cores.value(), 1.3 * r.ranks.at(0).cores.value()) << "ticks are rounded";
@@ -196,4 +196,4 @@ TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

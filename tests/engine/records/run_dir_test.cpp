@@ -4,7 +4,7 @@
 
 #include "tests/engine/command.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 #define EXPECT_HAS(text, part) \
@@ -150,4 +150,4 @@ TEST(RunDirs, AnEndThatWasNotSaidIsSaid) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

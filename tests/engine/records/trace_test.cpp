@@ -11,7 +11,7 @@
 #include "tests/paths.h"
 #include "tests/trace/analyse.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 double median_of(std::vector<double> x) {
@@ -91,8 +91,8 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
   const RunSpec spec = load_run_spec(kDemo, overrides);
   for (int rank = 0; rank < 2; ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
-    const Plan plan = build_plan(spec, rank, cpu_workspace(1));
-    const Program program = link(plan, plan.train);
+    const plan::Plan plan = nets::build_plan(spec, rank, cpu_workspace(1));
+    const plan::Program program = plan::link(plan, plan.train);
     // Instruction of a slice: path and micro-batch identify it within a step.
     std::map<std::pair<std::string, int64_t>, int32_t> instr_of;
     for (size_t i = 0; i < program.instrs.size(); ++i)
@@ -100,7 +100,7 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
                       .emplace(std::pair(plan.ops[program.instrs[i].op].path, program.instrs[i].micro),
                                static_cast<int32_t>(i))
                       .second);
-    Timeline timeline;
+    trace::Timeline timeline;
     std::map<int64_t, std::set<int32_t>> seen;
     std::map<int64_t, std::vector<std::pair<double, double>>> busy;  // of any lane
     std::map<int64_t, std::pair<double, double>> steps;
@@ -116,7 +116,7 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
       }
       const auto at = instr_of.find({e["args"]["path"], e["args"]["micro"]});
       ASSERT_NE(at, instr_of.end()) << e;
-      const Instr& instr = program.instrs[at->second];
+      const plan::Instr& instr = program.instrs[at->second];
       EXPECT_EQ(e["tid"], static_cast<int>(instr.lane));
       EXPECT_TRUE(seen[step].insert(at->second).second) << "twice: " << e;
       busy[step].emplace_back(ts, end);
@@ -128,10 +128,10 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
     for (const auto& [step, instrs] : seen)
       EXPECT_EQ(instrs.size(), program.instrs.size()) << "step " << step;
 
-    Analyser analyser(plan, program);
+    trace::Analyser analyser(plan, program);
     analyser.add(timeline);
     std::vector<double> analysed, counted;
-    for (const StepSplit& s : analyser.steps()) {
+    for (const trace::StepSplit& s : analyser.steps()) {
       analysed.push_back(s.coverage() + s.moving_s / s.step_s);
       EXPECT_EQ(s.too_early, 0) << "an op began before what it must wait for had ended";
     }
@@ -195,4 +195,4 @@ TEST(TraceOfOneRank, CoversTheStepOnOneLane) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -17,7 +17,7 @@
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 using Calls = std::vector<std::string>;              // "MPI_Iallreduce 32768", as mpi_counter.cpp writes them
 using Channel = std::pair<std::vector<int>, Calls>;  // calls on the communicator of these world ranks
@@ -126,41 +126,42 @@ inline Counted count(const RunSpec& spec, const Words& set) {
 // ---- calls implied by the plan
 // -----------------------------------------------------------------------------
 
-inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
-  const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
+inline void add_calls(Calls& calls, const plan::Op& op, const plan::Plan& plan) {
+  const auto& ranks = plan.groups[op.as<plan::TransferAttrs>().group].ranks;
   const int members = static_cast<int>(ranks.size());
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
-  const View in = op.reads.empty() ? View{} : op.reads[0], out = op.writes.empty() ? View{} : op.writes[0];
+  const plan::View in = op.reads.empty() ? plan::View{} : op.reads[0],
+                   out = op.writes.empty() ? plan::View{} : op.writes[0];
   const DType t = plan.buffers[in ? in.buffer : out.buffer].dtype;
   const std::string n_in = joined({in.count}, t), n_out = joined({out.count}, t);
   const auto peer = [&](int64_t r) { return std::to_string((r + members) % members); };
   switch (op.kind) {
-    case OpKind::all_reduce:
+    case plan::OpKind::all_reduce:
       return calls.push_back("MPI_Iallreduce" + n_out);
-    case OpKind::broadcast:
+    case plan::OpKind::broadcast:
       return calls.push_back("MPI_Ibcast root 0" + n_out);
-    case OpKind::all_gather:
-      return calls.push_back("MPI_Iallgatherv" + joined(parts_of(op, out.count, members), t));
-    case OpKind::reduce_scatter: {  // one reduction a part, to its owner
-      const auto parts = parts_of(op, in.count, members);
+    case plan::OpKind::all_gather:
+      return calls.push_back("MPI_Iallgatherv" + joined(plan::parts_of(op, out.count, members), t));
+    case plan::OpKind::reduce_scatter: {  // one reduction a part, to its owner
+      const auto parts = plan::parts_of(op, in.count, members);
       for (int r = 0; r < members; ++r)
         if (parts[r] > 0) calls.push_back("MPI_Ireduce root " + std::to_string(r) + joined({parts[r]}, t));
       return;
     }
-    case OpKind::all_to_all:
+    case plan::OpKind::all_to_all:
       if (op.reads.size() > 1) {  // all copies of this rank's tokens leave, and come back
-        const bool back = op.as<TransferAttrs>().back;
+        const bool back = op.as<plan::TransferAttrs>().back;
         return calls.push_back(std::string("MPI_Ialltoallw ") + (back ? "takes" : "sends") +
                                (back ? n_out : n_in));
       }
-      return calls.push_back("MPI_Ialltoallv" + joined(send_parts(op, in.count, members), t) + " from" +
-                             joined(receive_parts(op, out.count, members), t));
-    case OpKind::exchange:
+      return calls.push_back("MPI_Ialltoallv" + joined(plan::send_parts(op, in.count, members), t) + " from" +
+                             joined(plan::receive_parts(op, out.count, members), t));
+    case plan::OpKind::exchange:
       calls.push_back("MPI_Irecv from " + peer(place - 1) + n_out);
       return calls.push_back("MPI_Isend to " + peer(place + 1) + n_in);
-    case OpKind::send:
+    case plan::OpKind::send:
       return calls.push_back("MPI_Isend to 1" + n_in);
-    case OpKind::recv:
+    case plan::OpKind::recv:
       return calls.push_back("MPI_Irecv from 0" + n_out);
     default:
       FAIL() << op.path << " has no call";
@@ -172,20 +173,21 @@ struct PlannedCalls {  // of one rank's plan, with invocations run `times` times
   double wire_bytes = 0;  // of one run, by model/plan/ops/work.h
 };
 
-inline PlannedCalls said(const Plan& plan,
-                         const std::vector<std::pair<const std::vector<Invocation>*, int64_t>>& programs) {
+inline PlannedCalls said(
+    const plan::Plan& plan,
+    const std::vector<std::pair<const std::vector<plan::Invocation>*, int64_t>>& programs) {
   PlannedCalls out;
   std::vector<Channel> channels;
-  for (const Group& g : plan.groups) channels.push_back({g.ranks, {}});
+  for (const plan::Group& g : plan.groups) channels.push_back({g.ranks, {}});
   for (const auto& [invocations, times] : programs)
     for (int64_t t = 0; t < times; ++t)
-      for (const Invocation& i : *invocations) {
-        const Routine& routine = plan.routines[i.routine];
+      for (const plan::Invocation& i : *invocations) {
+        const plan::Routine& routine = plan.routines[i.routine];
         for (int o = routine.first; o < routine.first + routine.count; ++o) {
-          const Op& op = plan.ops[o];
-          if (!is_collective(op.kind)) continue;
-          add_calls(channels[op.as<TransferAttrs>().group].second, op, plan);
-          out.wire_bytes += work(op, plan).wire_bytes;
+          const plan::Op& op = plan.ops[o];
+          if (!plan::is_collective(op.kind)) continue;
+          add_calls(channels[op.as<plan::TransferAttrs>().group].second, op, plan);
+          out.wire_bytes += plan::work(op, plan).wire_bytes;
         }
       }
   for (Channel& c : channels)
@@ -262,4 +264,4 @@ class Wire : public testing::Test {
   }
 };
 
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 #include "model/plan/layout.h"
 #include "tests/engine/wire/wire.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // ----------------------------------------------------------------
@@ -87,7 +87,7 @@ TEST_F(Wire, ContextParallelBlocksMoveTheirPublishedVolumes) {
                         return Use{1 + 3, 2 * 2.0 / 3 * 2 * activations(spec)};
                       }});
   const auto parts_of_rank = [](const RunSpec& spec, int rank) {
-    const auto parts = split_evenly(spec.net.tokens(), spec.layout.cp);
+    const auto parts = plan::split_evenly(spec.net.tokens(), spec.layout.cp);
     return std::pair{parts[rank], parts[(rank + 1) % spec.layout.cp]};  // tokens of this rank and of the next
   };
   // keys and values travel cp - 1 times to the next rank in forward and backward, their gradients cp times
@@ -155,4 +155,4 @@ TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -12,11 +12,11 @@
 #include "tests/engine/wire/wire.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
-Plan plan_of(const RunSpec& spec, int rank) {
-  return build_plan(spec, rank, cpu_workspace(1));
+plan::Plan plan_of(const RunSpec& spec, int rank) {
+  return nets::build_plan(spec, rank, cpu_workspace(1));
 }
 
 // Ranks of a host exchange their CPU sets.
@@ -62,7 +62,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
   for (int r = 0; r < spec.layout.world(); ++r) {
     SCOPED_TRACE("rank " + std::to_string(r));
     Seen seen = one.ranks[r];
-    const Plan plan = plan_of(spec, r);
+    const plan::Plan plan = plan_of(spec, r);
     const PlannedCalls plan_says = said(plan, {{&plan.init, 1}, {&plan.train, 1}});
     keep_determined(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.channels, plan_says.channels);
@@ -204,7 +204,7 @@ TEST_F(Wire, AllThatIsNotAStepIsNamed) {
   const Counted all = count(spec, set);
   ASSERT_EQ(all.ranks.size(), 4u);
   for (int r = 0; r < 4; ++r) {
-    const Plan plan = plan_of(spec, r);
+    const plan::Plan plan = plan_of(spec, r);
     // 12 samples of the validation year, 4 at a time
     EXPECT_EQ(all.ranks[r].channels,
               said(plan, {{&plan.init, 1}, {&plan.train, 2}, {&plan.eval, 3}}).channels);
@@ -270,4 +270,4 @@ TEST_F(Wire, NoCallOfTheCommandGetsByUncounted) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

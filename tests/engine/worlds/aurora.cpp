@@ -3,7 +3,7 @@
 #include "model/nets/build.h"
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void aurora_like_one_rank(const Words& layout) {
@@ -109,4 +109,4 @@ TEST(AuroraTraining, IsTheSameWhereAllAxesCut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -2,7 +2,7 @@
 // partial gradients, a sample's shares are those of all ranks that hold its tokens.
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void experts_like_one_rank(const Words& layout) {
@@ -146,4 +146,4 @@ TEST(ExpertsTraining, InAllAxesAtOnce) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

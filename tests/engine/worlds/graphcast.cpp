@@ -4,7 +4,7 @@
 #include "model/nets/graph/partition.h"
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void globe_like_one_rank(const Words& layout) {
@@ -56,7 +56,7 @@ TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
 
 // With METIS a rank's grid points are scattered over the fields, and its mesh nodes over the globe.
 TEST(GraphcastTraining, IsTheSameWhereMetisCutsTheGraph) {
-  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  if (!nets::has_metis()) GTEST_SKIP() << "built without METIS";
   globe_like_one_rank({"layout.cp=5", "net.partition=metis", "policy.micro_batch=2", "policy.edge_chunks=2"});
   globe_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.tp=2", "net.partition=metis", "policy.zero=3",
                        "policy.micro_batch=2", "policy.bucket_mb=0.02"});
@@ -97,4 +97,4 @@ TEST(GraphcastTraining, IsTheSameWhereAllAxesCut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

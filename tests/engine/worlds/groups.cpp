@@ -6,7 +6,7 @@
 #include "tests/engine/in_process.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -14,8 +14,8 @@ using Words = std::vector<std::string>;
 constexpr int64_t kGroupSteps = 5;
 
 const std::vector<double>& group_values(const std::string& name) {
-  static const TensorFile file =
-      read_safetensors(source_dir() + "/tests/fixtures/groups_fixture.safetensors");
+  static const inference::TensorFile file =
+      inference::read_safetensors(source_dir() + "/tests/fixtures/groups_fixture.safetensors");
   return file.tensors.at(name).values;
 }
 
@@ -34,14 +34,14 @@ RunSpec spec_of_groups(const std::string& optimizer, const Words& more) {
 }
 
 // Relative error over all ranks' parts, scaled by the distance that parameters moved
-double off(const Plan& plan, const std::string& name, const float* data, int64_t Shard::*buffer,
-           const Mpi& mpi) {
+double off(const plan::Plan& plan, const std::string& name, const float* data, int64_t plan::Shard::*buffer,
+           const comm::Mpi& mpi) {
   double error = 0, moved = 0;
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     if (p.name.ends_with(".k.bias")) continue;  // softmax ignores it: Adam follows rounding noise
     const std::vector<double>&now = group_values(name + "/" + p.name),
           &before = group_values("init/" + p.name);
-    for (const ElementRun& r : kept_runs(plan, p, buffer))
+    for (const inference::ElementRun& r : inference::kept_runs(plan, p, buffer))
       for (int64_t i = 0; i < r.count; ++i) {
         const double wanted = now.at(r.whole + i), is = data[r.offset + i];
         error += (is - wanted) * (is - wanted);
@@ -81,7 +81,7 @@ std::vector<Words> layouts_of_groups(int ranks) {
 // Swapping average and weights twice restores both, and their copies.
 TEST(Groups, AgreeWithPyTorchInEveryLayout) {
   omp_set_num_threads(1);
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   for (const std::string optimizer : {"adamw", "adam", "sgd"})
     for (const Words& layout : layouts_of_groups(mpi.size())) {
       std::string title = optimizer;
@@ -91,10 +91,11 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
         const RunSpec spec = spec_of_groups(optimizer, layout);
         const bool sixteen = spec.policy.amp == Amp::bf16;
         InProcess run(spec, mpi, title);
-        run.start_from(SafetensorsReader(source_dir() + "/tests/fixtures/groups_fixture.safetensors"),
-                       "init/");
+        run.start_from(
+            inference::SafetensorsReader(source_dir() + "/tests/fixtures/groups_fixture.safetensors"),
+            "init/");
         run.begin_average();
-        run.samples_from([&](const BatchTensor& t, int64_t sample) {
+        run.samples_from([&](const plan::BatchTensor& t, int64_t sample) {
           return group_values(t.name).data() + sample * t.sample;
         });
         for (int64_t step = 0; step < kGroupSteps; ++step) {
@@ -104,11 +105,11 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
         // Adam's first steps do not scale with the gradient, so small 16-bit gradients, mostly noise, move
         // weights as far as others.
         const double bound = sixteen ? (optimizer == "sgd" ? 2e-3 : 0.08) : 1e-4;
-        const double weights = off(run.plan, optimizer, run.weights().params, &Shard::params, mpi);
+        const double weights = off(run.plan, optimizer, run.weights().params, &plan::Shard::params, mpi);
         EXPECT_LE(weights, bound);
         double average = 0;
         if (optimizer == "adamw") {
-          average = off(run.plan, "adamw.ema", run.average(), &Shard::moments, mpi);
+          average = off(run.plan, "adamw.ema", run.average(), &plan::Shard::moments, mpi);
           EXPECT_LE(average, bound);
         }
         if (mpi.rank() == 0)
@@ -148,4 +149,4 @@ TEST(Groups, OfFactorsOfOneChangeNothing) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -2,7 +2,7 @@
 // grouped queries, under every axis, train like one rank.
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
@@ -73,4 +73,4 @@ TEST(LanguageTraining, InAllAxesAtOnce) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

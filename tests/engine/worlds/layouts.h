@@ -14,7 +14,7 @@
 #include "tests/engine/nets.h"
 #include "tests/engine/worlds/trained.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 /// Sizes of the worlds that tests/CMakeLists.txt starts
 inline const std::set<int64_t> kWorlds = {1, 2, 3, 4, 5, 6, 8};
@@ -28,7 +28,7 @@ inline const Words kFewSteps = {"train.steps=5"};
 
 /// The training of a net under a layout of this world; none if it is another world's.
 inline std::optional<Trained> trained_here(const TestNet& net, const Words& layout) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   const RunSpec spec = load_run_spec(net.config, net.set + kFewSteps + layout);
   EXPECT_TRUE(kWorlds.contains(spec.layout.world())) << "no world runs " << title_of(net, layout);
   if (spec.layout.world() != mpi.size()) return std::nullopt;
@@ -119,4 +119,4 @@ inline void expect_same_bits(const Words& a, const Words& b, const TestNet& net 
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

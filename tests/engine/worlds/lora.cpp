@@ -21,7 +21,7 @@ const std::string& fixture() {
 }
 
 const std::vector<double>* find_values(const std::string& name) {
-  static const TensorFile file = read_safetensors(fixture());
+  static const inference::TensorFile file = inference::read_safetensors(fixture());
   const auto at = file.tensors.find(name);
   return at == file.tensors.end() ? nullptr : &at->second.values;
 }
@@ -63,22 +63,22 @@ const std::vector<Case>& cases() {
 }
 
 void begin(InProcess& run, const Case& c) {
-  run.start_from(SafetensorsReader(fixture()), c.name + "/init/");
-  run.samples_from([&c](const BatchTensor& t, int64_t sample) {
+  run.start_from(inference::SafetensorsReader(fixture()), c.name + "/init/");
+  run.samples_from([&c](const plan::BatchTensor& t, int64_t sample) {
     const std::vector<double>& all = values(c.net + "/" + t.name.substr(0, t.name.find('+')));
-    const bool input = t.role == BatchRole::input;
+    const bool input = t.role == plan::BatchRole::input;
     const int64_t of = input ? 1 : kSteps;
     EXPECT_EQ(static_cast<int64_t>(all.size()), kBatch * of * t.sample);
     return all.data() + (sample * of + (input ? 0 : t.step)) * t.sample;
   });
 }
 
-const Rounding& rounding_in(const Case& c, const Mpi& mpi) {
-  static std::map<std::string, Rounding> known;
+const engine::Rounding& rounding_in(const Case& c, const comm::Mpi& mpi) {
+  static std::map<std::string, engine::Rounding> known;
   const auto at = known.find(c.name);
   if (at != known.end()) return at->second;
-  return known[c.name] =
-             rounding_of(load_run_spec(c.config(), c.words), mpi, [&](InProcess& run) { begin(run, c); });
+  return known[c.name] = engine::rounding_of(load_run_spec(c.config(), c.words), mpi,
+                                             [&](InProcess& run) { begin(run, c); });
 }
 
 struct Errors {
@@ -88,18 +88,18 @@ struct Errors {
 // Tensors of which this rank holds a part are judged by what all ranks hold of them.
 // In 16 bits those that are sums of what cancels are far off: there the gradient is judged as a whole, by
 // `bound`.
-double worst_gradient(const Case& c, const Plan& plan, const Weights& moved, double lr, bool sixteen,
-                      double bound, const Mpi& mpi) {
+double worst_gradient(const Case& c, const plan::Plan& plan, const inference::Weights& moved, double lr,
+                      bool sixteen, double bound, const comm::Mpi& mpi) {
   std::map<std::string, std::pair<double, double>> squares;  // of the difference, of the reference
-  for (const Tensor& t : plan.tensors) {
+  for (const plan::Tensor& t : plan.tensors) {
     EXPECT_EQ(t.frozen, find_values(c.name + "/grad/" + t.name) == nullptr) << t.name;
     if (!t.frozen) squares[t.name] = {0, 0};
   }
-  for (const Param& p : plan.params) {
+  for (const plan::Param& p : plan.params) {
     EXPECT_EQ(p.half, p.frozen && p.matrix && sixteen) << p.name;
     const std::vector<double>& before = values(c.name + "/init/" + p.name);
     const std::vector<double>* const gradient = find_values(c.name + "/grad/" + p.name);
-    for (const ElementRun& r : kept_runs(plan, p, &Shard::params))
+    for (const inference::ElementRun& r : inference::kept_runs(plan, p, &plan::Shard::params))
       for (int64_t i = 0; i < r.count; ++i) {
         const double was = before.at(r.whole + i);
         if (p.half) {
@@ -143,7 +143,7 @@ double worst_gradient(const Case& c, const Plan& plan, const Weights& moved, dou
 
 /// The gradients by a bound of their own in 16 bits.
 void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, double gradient_bound = 0) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   Words words = c.words;
   words.insert(words.end(), layout.begin(), layout.end());
   std::string title = c.name;
@@ -159,9 +159,9 @@ void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, 
     e.gradient = worst_gradient(c, run.plan, run.weights(), spec.train.lr, spec.policy.amp == Amp::bf16,
                                 gradient_bound, mpi);
     EXPECT_LE(e.loss, loss_bound);
-    const Idle idle = run.idle();
+    const engine::Idle idle = run.idle();
     EXPECT_LE(idle.scratch, idle.excused);
-    EXPECT_LE(idle.saved, kSlack);
+    EXPECT_LE(idle.saved, engine::kSlack);
     if (mpi.rank() == 0) std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
   } catch (const std::exception& error) {  // the other ranks wait for this one
     std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());

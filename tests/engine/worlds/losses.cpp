@@ -8,7 +8,7 @@
 #include "tests/engine/in_process.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -19,7 +19,7 @@ const std::string& losses_fixture() {
 }
 
 const std::vector<double>& loss_values(const std::string& name) {
-  static const TensorFile file = read_safetensors(losses_fixture());
+  static const inference::TensorFile file = inference::read_safetensors(losses_fixture());
   return file.tensors.at(name).values;
 }
 
@@ -41,7 +41,7 @@ const std::vector<LossCase>& loss_cases() {
   return all;
 }
 
-std::vector<NetChannel> predicted_channels() {
+std::vector<inference::NetChannel> predicted_channels() {
   return {{"t2m", "K", 285, 8}, {"z500", "m2 s-2", 54000, 900}, {"z850", "m2 s-2", 14000, 500}};
 }
 
@@ -57,7 +57,7 @@ std::vector<Words> layouts_of_losses(int ranks) {
 
 TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
   omp_set_num_threads(1);
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   for (const LossCase& c : loss_cases())
     for (const Words& layout : layouts_of_losses(mpi.size())) {
       Words words = {"train.rollout=1", "data.variables=[t2m, 'z@500,850']"};
@@ -67,19 +67,19 @@ TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
       SCOPED_TRACE(title);
       try {
         RunSpec spec = load_run_spec(source_dir() + "/tests/fixtures/rollout_fixture.yaml", words);
-        const TrainSpec weighted = with_channel_loss(spec, predicted_channels());
+        const TrainSpec weighted = inference::with_channel_loss(spec, predicted_channels());
         InProcess run(spec, mpi, title, &weighted);
-        run.start_from(SafetensorsReader(losses_fixture()), "init/");
-        run.samples_from([&](const BatchTensor& t, int64_t sample) {
+        run.start_from(inference::SafetensorsReader(losses_fixture()), "init/");
+        run.samples_from([&](const plan::BatchTensor& t, int64_t sample) {
           return loss_values(t.name).data() + sample * t.sample;
         });
         const double loss = run.step(0).loss;
         EXPECT_LE(mpi.max_of(std::abs(loss / loss_values(c.name + "/loss").at(0) - 1)), 1e-6);
         double error = 0, size = 0;
-        for (const Param& p : run.plan.params) {
+        for (const plan::Param& p : run.plan.params) {
           const std::vector<double>&before = loss_values("init/" + p.name),
                 &gradient = loss_values(c.name + "/grad/" + p.name);
-          for (const ElementRun& r : kept_runs(run.plan, p, &Shard::params))
+          for (const inference::ElementRun& r : inference::kept_runs(run.plan, p, &plan::Shard::params))
             for (int64_t i = 0; i < r.count; ++i) {
               const double now = run.weights().params[r.offset + i];
               const double g = (before.at(r.whole + i) - now) / spec.train.lr,
@@ -108,7 +108,7 @@ TEST(ChannelLosses, AurorasAreThoseOfItsSource) {
       {"train.loss=mae", "train.loss_weighting=aurora",
        "train.variable_weights=['2t=3.5', '10u=0.77', '10v=0.66', 'msl=1.6', 'z=3.5', 'q=0.8', 't=1.7', "
        "'u=0.87', 'v=0.6']"});
-  const std::vector<double> w = with_channel_loss(spec, {}).loss_weights;
+  const std::vector<double> w = inference::with_channel_loss(spec, {}).loss_weights;
   const AuroraSpec& n = spec.net.aurora();
   ASSERT_EQ(static_cast<int64_t>(w.size()), n.fields());
   const double channels = static_cast<double>(w.size());
@@ -123,8 +123,8 @@ TEST(ChannelLosses, NamesThatAreNoneAreRefused) {
     Words all = {"train.rollout=1", "train.loss=mse"};
     all.insert(all.end(), words.begin(), words.end());
     try {
-      with_channel_loss(load_run_spec(source_dir() + "/tests/fixtures/rollout_fixture.yaml", all),
-                        predicted_channels());
+      inference::with_channel_loss(load_run_spec(source_dir() + "/tests/fixtures/rollout_fixture.yaml", all),
+                                   predicted_channels());
       ADD_FAILURE() << words[0];
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
@@ -141,4 +141,4 @@ TEST(ChannelLosses, NamesThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -13,7 +13,7 @@
 
 #include "tests/engine/worlds/trained.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -23,7 +23,7 @@ double seconds_now() {
 }
 
 TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   omp_set_num_threads(1);
   const char* limit = std::getenv("ISOBAR_PRODUCT_SECONDS");
   const double seconds = limit ? std::stod(limit) : -1, begun = seconds_now();
@@ -81,4 +81,4 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-namespace isobar {
+namespace isobar::engine {
 
 struct Choice {
   // dp, tp, cp, pp, then indices into the names below; -1: no effect here
@@ -159,4 +159,4 @@ inline std::string text_of(const std::vector<std::string>& words) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

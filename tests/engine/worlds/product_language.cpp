@@ -6,7 +6,7 @@
 #include "tests/engine/worlds/trained.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // Heads for tp and Ulysses, which cuts heads of keys too; 19 tokens make cp's parts uneven.
@@ -31,7 +31,7 @@ std::vector<std::string> language_model_for(const Choice& c, bool llama) {
 }
 
 TEST(Product, OfALanguageModelsLayoutsOfThisWorldTrainsLikeOneRank) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   omp_set_num_threads(1);
   const uint32_t seed = seed_of_all("ISOBAR_PRODUCT_SEED");
   std::mt19937 random(seed);
@@ -77,4 +77,4 @@ TEST(Product, OfALanguageModelsLayoutsOfThisWorldTrainsLikeOneRank) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

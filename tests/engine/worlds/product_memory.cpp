@@ -12,16 +12,16 @@
 #include "tests/engine/worlds/product.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 constexpr int kLayouts = 7;  // for each world size from 1 to 8
 
 TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   omp_set_num_threads(1);
   const uint32_t seed = seed_of_all("ISOBAR_PRODUCT_SEED");
-  const Machine machine = load_machine(source_dir() + "/configs/machines/local.yaml");
+  const perf::Machine machine = perf::load_machine(source_dir() + "/configs/machines/local.yaml");
   const std::vector<Choice> all = product_of(mpi.size());
   for (int i = 0; i < kLayouts; ++i) {
     std::mt19937 random(seed + static_cast<uint32_t>(i));
@@ -39,7 +39,7 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
       std::string predicted;
       int64_t fullest = 0;
       for (int rank = 0; rank < mpi.size() && mpi.rank() == 0; ++rank) {
-        const Memory m = build_plan(spec, rank, cpu_workspace(1)).memory;
+        const plan::Memory m = nets::build_plan(spec, rank, cpu_workspace(1)).memory;
         predicted += std::to_string(m.arena) + "+" + std::to_string(m.host) + " ";
         fullest = std::max(fullest, m.total());
       }
@@ -64,8 +64,9 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
       EXPECT_LT(scratch, 0) << "more scratch is planned than used by " << title;
       EXPECT_LT(saved, kSlack) << "more activations are planned than used by " << title;
       EXPECT_EQ(wrong, 0) << "a loss is no number under " << title;
-      const Prediction p = predict(spec, machine, {.host = {.threads = 1}, .workspace = cpu_workspace});
-      const int64_t peak = p.memory_total - static_cast<int64_t>(machine[Coef::process].value);
+      const perf::Prediction p =
+          perf::predict(spec, machine, {.host = {.threads = 1}, .workspace = cpu_workspace});
+      const int64_t peak = p.memory_total - static_cast<int64_t>(machine[perf::Coef::process].value);
       EXPECT_EQ(peak, fullest) << title;
     } catch (const std::exception& e) {  // the other ranks wait for this one
       std::printf("FAILED on rank %d: %s under %s\n", mpi.rank(), e.what(), title.c_str());
@@ -76,4 +77,4 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

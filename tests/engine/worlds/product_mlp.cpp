@@ -6,7 +6,7 @@
 #include "tests/engine/worlds/trained.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 const std::string kMlp = source_dir() + "/configs/models/mlp-emulator.yaml";
@@ -33,7 +33,7 @@ std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& 
 }
 
 TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   omp_set_num_threads(1);
   const uint32_t seed = seed_of_all("ISOBAR_PRODUCT_SEED");
   std::mt19937 random(seed);
@@ -79,4 +79,4 @@ TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

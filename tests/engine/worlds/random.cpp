@@ -7,12 +7,12 @@
 #include "tests/engine/worlds/layouts.h"
 #include "tests/stages.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 // layout.stages of that many chunks
 std::string given_stages(std::mt19937& random, const TestNet& net, int64_t chunks) {
-  const int64_t inner = limits_of(load_run_spec(net.config, net.set)->net).inner_parts;
+  const int64_t inner = nets::limits_of(load_run_spec(net.config, net.set)->net).inner_parts;
   std::string list;
   for (const int64_t n : test::random_stages(random, inner, chunks))
     list += (list.empty() ? "" : ",") + std::to_string(n);
@@ -56,7 +56,7 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
       words.push_back(given_stages(random, net, std::stoll(pp) * (schedule == "interleaved" ? 2 : 1)));
     try {
       const RunSpec spec = load_run_spec(net.config, net.set + words);
-      require_kernels(spec, build_plan(spec, 0, {}));
+      nets::require_kernels(spec, nets::build_plan(spec, 0, {}));
       return words;
     } catch (const ConfigError&) {
     }
@@ -97,4 +97,4 @@ TEST(SwinTraining, IsTheSameInRandomLegalLayouts) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -5,7 +5,7 @@
 #include "model/nets/graph/partition.h"
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void graph_like_one_rank(const Words& layout) {
@@ -74,7 +74,7 @@ TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
 
 // With METIS a rank's nodes are scattered over the fields, and ranks have unequal parts of both regions.
 TEST(RegionalGnnTraining, IsTheSameWhereMetisCutsTheGraph) {
-  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  if (!nets::has_metis()) GTEST_SKIP() << "built without METIS";
   graph_like_one_rank({"layout.cp=2", "net.partition=metis", "policy.micro_batch=6"});
   graph_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4", "policy.edge_chunks=2"});
   graph_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.tp=2", "net.partition=metis",
@@ -92,7 +92,7 @@ TEST(RegionalGnnTraining, CountsItsPointsByTheirLatitudes) {
   }();
   EXPECT_NE(one_rank(weighted).losses[0], one_rank(kGraph).losses[0]);
   expect_like_one_rank({"layout.cp=2", "policy.micro_batch=3"}, weighted);
-  if (has_metis())
+  if (nets::has_metis())
     expect_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4"}, weighted);
 }
 
@@ -132,12 +132,12 @@ TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
 
 // Only the edges' streams and the sums are saved; half the chunk size takes half the scratch.
 TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
-  const auto memory = [](int64_t chunks, BufferKind kind) {
+  const auto memory = [](int64_t chunks, plan::BufferKind kind) {
     const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml",
                                     {"train.global_batch=1", "policy.edge_chunks=" + std::to_string(chunks)});
-    const Plan plan = build_plan(s, 0, {});
+    const plan::Plan plan = nets::build_plan(s, 0, {});
     int64_t edges = 0;  // in MLPs of edges
-    for (const Buffer& b : plan.buffers)
+    for (const plan::Buffer& b : plan.buffers)
       if (b.kind == kind && (b.name.find("/intra.") != std::string::npos) && b.name.starts_with("step05"))
         edges += b.bytes();
     return edges;
@@ -145,23 +145,23 @@ TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
   const int64_t R = 3721, E = 29768, D = 256, f32 = 4;
   // whole: input and output of two SiLU, input of the norm, its statistics, the sums; in chunks: nodes'
   // products, the sums
-  EXPECT_EQ(memory(1, BufferKind::saved), f32 * (5 * E * D + 2 * E + R * D));
-  EXPECT_EQ(memory(4, BufferKind::saved), f32 * 3 * R * D);
+  EXPECT_EQ(memory(1, plan::BufferKind::saved), f32 * (5 * E * D + 2 * E + R * D));
+  EXPECT_EQ(memory(4, plan::BufferKind::saved), f32 * 3 * R * D);
   const RunSpec split = load_run_spec(kGraph.config, {});
   RunSpec zb = split;
   zb.policy.edge_chunks = 2, zb.policy.schedule = PipelineSchedule::zb_h1, zb.layout.pp = 2,
   zb.policy.micro_batch = 2;
-  EXPECT_THROW(build_plan(zb, 0, {}), ConfigError);
+  EXPECT_THROW(nets::build_plan(zb, 0, {}), ConfigError);
 }
 
 TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {
   const auto saved = [](const char* recompute) {
     const RunSpec s = load_run_spec(kGraph.config, {std::string("policy.recompute=") + recompute});
-    return build_plan(s, 0, {}).memory.by_kind[static_cast<int>(BufferKind::saved)];
+    return nets::build_plan(s, 0, {}).memory.by_kind[static_cast<int>(plan::BufferKind::saved)];
   };
   EXPECT_LT(saved("selective"), 0.8 * static_cast<double>(saved("none")));
   EXPECT_LT(saved("full"), saved("selective"));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -31,9 +31,9 @@ struct Case {
   }
   std::string file() const { return fixture() + (net == "aurora" ? "_aurora" : "") + ".safetensors"; }
   const std::vector<double>& values(const std::string& name) const {
-    static std::map<std::string, TensorFile> files;
+    static std::map<std::string, inference::TensorFile> files;
     const auto at = files.find(file());
-    return (at == files.end() ? files.emplace(file(), read_safetensors(file())).first : at)
+    return (at == files.end() ? files.emplace(file(), inference::read_safetensors(file())).first : at)
         ->second.tensors.at(name)
         .values;
   }
@@ -62,23 +62,23 @@ const std::vector<Case>& cases() {
 }
 
 void begin(InProcess& run, const RunSpec& spec, const Case& c) {
-  run.start_from(SafetensorsReader(c.file()), c.start() + "/init/");
+  run.start_from(inference::SafetensorsReader(c.file()), c.start() + "/init/");
   const int64_t steps = spec.train.rollout;
-  run.samples_from([&c, steps](const BatchTensor& t, int64_t sample) {
+  run.samples_from([&c, steps](const plan::BatchTensor& t, int64_t sample) {
     const std::vector<double>& all = c.values(c.start() + "/" + t.name.substr(0, t.name.find('+')));
-    const int64_t forced = t.role == BatchRole::forcing ? 1 : 0,
-                  of = t.role == BatchRole::input ? 1 : steps - forced, which = t.step - forced;
+    const int64_t forced = t.role == plan::BatchRole::forcing ? 1 : 0,
+                  of = t.role == plan::BatchRole::input ? 1 : steps - forced, which = t.step - forced;
     EXPECT_EQ(static_cast<int64_t>(all.size()), kBatch * of * t.sample);
     return all.data() + (sample * of + which) * t.sample;
   });
 }
 
-const Rounding& rounding_in(const Case& c, const Mpi& mpi) {
-  static std::map<std::string, Rounding> known;
+const engine::Rounding& rounding_in(const Case& c, const comm::Mpi& mpi) {
+  static std::map<std::string, engine::Rounding> known;
   const auto at = known.find(c.name());
   if (at != known.end()) return at->second;
   const RunSpec spec = load_run_spec(c.config(), c.words());
-  return known[c.name()] = rounding_of(spec, mpi, [&](InProcess& run) { begin(run, spec, c); });
+  return known[c.name()] = engine::rounding_of(spec, mpi, [&](InProcess& run) { begin(run, spec, c); });
 }
 
 struct Errors {
@@ -86,14 +86,14 @@ struct Errors {
 };
 
 // Partitioned tensors are judged on all ranks' parts together.
-double worst_gradient(const Case& c, const Plan& plan, const std::vector<float>& moved, double lr,
-                      const Mpi& mpi) {
+double worst_gradient(const Case& c, const plan::Plan& plan, const std::vector<float>& moved, double lr,
+                      const comm::Mpi& mpi) {
   std::map<std::string, std::pair<double, double>> squares;  // of the difference, of the reference
-  for (const Tensor& t : plan.tensors) squares[t.name] = {0, 0};
-  for (const Param& p : plan.params) {
+  for (const plan::Tensor& t : plan.tensors) squares[t.name] = {0, 0};
+  for (const plan::Param& p : plan.params) {
     const std::vector<double>&before = c.values(c.start() + "/init/" + p.name),
           &gradient = c.values(c.name() + "/grad/" + p.name);
-    for (const ElementRun& r : kept_runs(plan, p, &Shard::params))
+    for (const inference::ElementRun& r : inference::kept_runs(plan, p, &plan::Shard::params))
       for (int64_t i = 0; i < r.count; ++i) {
         const double g = (before.at(r.whole + i) - static_cast<double>(moved.at(r.offset + i))) / lr;
         squares[p.name].first += (g - gradient.at(r.whole + i)) * (g - gradient.at(r.whole + i));
@@ -119,7 +119,7 @@ double worst_gradient(const Case& c, const Plan& plan, const std::vector<float>&
 }
 
 void expect_like_pytorch(const Case& c, const Words& layout) {
-  const Mpi& mpi = session();
+  const comm::Mpi& mpi = session();
   Words words = c.words();
   words.insert(words.end(), layout.begin(), layout.end());
   std::string title = c.name();
@@ -133,15 +133,15 @@ void expect_like_pytorch(const Case& c, const Words& layout) {
     Errors e;
     e.loss = mpi.max_of(std::abs(step.loss / c.values(c.name() + "/loss").at(0) - 1));
     e.gradient = worst_gradient(c, run.plan, run.params(), spec.train.lr, mpi);
-    const Metric& rmse = run.plan.metric("rmse");
+    const plan::Metric& rmse = run.plan.metric("rmse");
     for (int64_t i = 0; i < rmse.count; ++i)
       e.rmse =
           worst(e.rmse, std::abs(run.metrics().at(rmse.first + i) / c.values(c.name() + "/rmse").at(i) - 1));
     EXPECT_LE(e.loss, 1e-6);
     EXPECT_LE(e.rmse, 1e-5);
-    const Idle idle = run.idle();
+    const engine::Idle idle = run.idle();
     EXPECT_LE(idle.scratch, idle.excused);
-    EXPECT_LE(idle.saved, kSlack);
+    EXPECT_LE(idle.saved, engine::kSlack);
     if (mpi.rank() == 0)
       std::printf("%-90s loss %.1e, rmse %.1e, gradients %.1e\n", title.c_str(), e.loss, e.rmse, e.gradient);
   } catch (const std::exception& error) {  // the other ranks wait for this one

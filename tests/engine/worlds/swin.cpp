@@ -2,7 +2,7 @@
 // parallelism, skip connections over pipeline stages.
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void swin_like_one_rank(const Words& layout, const Words& more = {}) {
@@ -53,4 +53,4 @@ TEST(SwinTraining, RollsOut) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

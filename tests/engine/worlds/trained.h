@@ -15,15 +15,15 @@
 #include "tests/engine/in_process.h"
 #include "tests/engine/worlds/product.h"
 
-namespace isobar {
+namespace isobar::engine {
 
 struct Trained {
   std::vector<double> losses, norms;  // by step
-  Plan plan;
+  plan::Plan plan;
   std::vector<float> params;  // the plan's parameter buffer
 };
 
-inline Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& title) {
+inline Trained trained(const RunSpec& spec, const comm::Mpi& mpi, const std::string& title) {
   omp_set_num_threads(1);
   InProcess run(spec, mpi, title);
   Trained out;
@@ -43,7 +43,7 @@ struct Deviation {
   bool whole = true;             // every weight was compared
 };
 
-inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi) {
+inline Deviation compare(const Trained& many, const Trained& one, const comm::Mpi& mpi) {
   const auto largest = [&](const std::vector<double>& a, const std::vector<double>& b) {
     double most = 0;
     for (size_t i = 0; i < b.size(); ++i) {
@@ -55,12 +55,12 @@ inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi
   Deviation d;
   d.losses = largest(many.losses, one.losses);
   d.norms = largest(many.norms, one.norms);
-  std::map<std::string, const Param*> wholes;
-  for (const Param& p : one.plan.params) wholes[p.name] = &p;
+  std::map<std::string, const plan::Param*> wholes;
+  for (const plan::Param& p : one.plan.params) wholes[p.name] = &p;
   double difference = 0, magnitude = 0, written = 0;
-  for (const Param& p : many.plan.params) {
+  for (const plan::Param& p : many.plan.params) {
     const float* whole = one.params.data() + wholes.at(p.name)->offset;
-    for (const ElementRun& r : kept_runs(many.plan, p, &Shard::params)) {
+    for (const inference::ElementRun& r : inference::kept_runs(many.plan, p, &plan::Shard::params)) {
       for (int64_t i = 0; i < r.count; ++i) {
         const double x = many.params[r.offset + i], y = whole[r.whole + i];
         difference += (x - y) * (x - y);
@@ -77,7 +77,7 @@ inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi
 
 /// Numbers of rank 0 on every rank.
 template <class T>
-std::vector<T> from_first(const Mpi& mpi, const std::vector<T>& of_first) {
+std::vector<T> from_first(const comm::Mpi& mpi, const std::vector<T>& of_first) {
   const std::string bytes =
       mpi.from_first({reinterpret_cast<const char*>(of_first.data()), of_first.size() * sizeof(T)});
   std::vector<T> out(bytes.size() / sizeof(T));
@@ -87,7 +87,7 @@ std::vector<T> from_first(const Mpi& mpi, const std::vector<T>& of_first) {
 
 /// This net's training on one rank. Rank 0 does it, once, while the others wait.
 inline const Trained& one_rank(const std::string& config, const std::vector<std::string>& net,
-                               const Mpi& mpi) {
+                               const comm::Mpi& mpi) {
   static std::map<std::string, Trained> known;
   const std::string name = config + " " + text_of(net);
   const auto at = known.find(name);
@@ -97,11 +97,11 @@ inline const Trained& one_rank(const std::string& config, const std::vector<std:
   if (mpi.rank() == 0)
     one = trained(spec, mpi, name);
   else
-    one.plan = build_plan(spec, 0, cpu_workspace(1));
+    one.plan = nets::build_plan(spec, 0, cpu_workspace(1));
   one.losses = from_first(mpi, one.losses);
   one.norms = from_first(mpi, one.norms);
   one.params = from_first(mpi, one.params);
   return known.emplace(name, std::move(one)).first->second;
 }
 
-}  // namespace isobar
+}  // namespace isobar::engine

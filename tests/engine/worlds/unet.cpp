@@ -2,7 +2,7 @@
 // stages that neither produce nor consume it.
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 void like_one_rank(const Words& layout) {
@@ -48,4 +48,4 @@ TEST(Unet, KeepsItsUnitsInShards) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -2,7 +2,7 @@
 // (product.cpp covers all layouts of up to 8 ranks.)
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TEST(Layouts, OneRankLearns) {
@@ -103,4 +103,4 @@ TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

@@ -1,7 +1,7 @@
 // ZeRO stages, which partition state over ranks with the same parameters; gradients in bf16.
 #include "tests/engine/worlds/layouts.h"
 
-namespace isobar {
+namespace isobar::engine {
 namespace {
 
 TEST(Layouts, ZeroRedundancy) {
@@ -50,4 +50,4 @@ TEST(Layouts, GradientsInBf16) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::engine

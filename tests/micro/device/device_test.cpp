@@ -2,7 +2,7 @@
 
 #include "model/backend/cuda/runtime/clocks.h"
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 TEST(Clocks, HeatAndBrakesDiscardASampleThePowerLimitDoesNot) {
@@ -27,4 +27,4 @@ TEST(Clocks, SayWhyThereAreNone) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro

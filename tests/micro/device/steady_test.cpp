@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 /// A card whose clock nears the one of its load, in steps of 15 MHz.
@@ -57,4 +57,4 @@ TEST(SteadyClock, LoadsACardWhoseClockCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro

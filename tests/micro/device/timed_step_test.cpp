@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-namespace isobar {
+namespace isobar::micro {
 namespace {
 
 RunSpec small_net() {
@@ -31,16 +31,16 @@ TEST(DeviceTimedStep, TimesEachOpOfAStepWithinIt) {
   const DeviceTimer timer;
   DeviceTimedStep step(small_net(), timer);
   std::set<std::string> timed;
-  for (const Op* op : step.distinct()) EXPECT_TRUE(timed.insert(step.name(*op)).second);
+  for (const plan::Op* op : step.distinct()) EXPECT_TRUE(timed.insert(step.name(*op)).second);
   const DeviceTimedStep::Repetition& r = step.repetition(0);
   std::map<std::string, int> times;
   double sections = 0;
   size_t at = 0;
-  for (const Invocation& i : step.plan().train)
+  for (const plan::Invocation& i : step.plan().train)
     for (int32_t o = 0; o < step.plan().routines[i.routine].count; ++o) {
-      const Op& op = step.plan().ops[step.plan().routines[i.routine].first + o];
+      const plan::Op& op = step.plan().ops[step.plan().routines[i.routine].first + o];
       const double section = r.timing.seconds.at(at++);
-      if (op.kind == OpKind::fetch) continue;
+      if (op.kind == plan::OpKind::fetch) continue;
       ++times[step.name(op)];
       sections += section;
     }
@@ -59,4 +59,4 @@ TEST(DeviceTimedStep, TimesEachOpOfAStepWithinIt) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::micro

@@ -14,7 +14,7 @@
 #include "perfmodel/machine/machine_file.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 Machine cluster(const std::string& name) {
@@ -318,4 +318,4 @@ TEST(EngineOn, RanksPoliciesByItsOwnPrices) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "model/base/error.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec llama(const std::vector<std::string>& set) {
@@ -106,4 +106,4 @@ TEST(Emit, EveryTargetTakesOneLayout) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -16,7 +16,7 @@
 #include "tests/perfmodel/support.h"
 #include "tests/stages.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // A random net, layout and policy that can be planned, small enough to be replayed.
@@ -176,13 +176,14 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   }
   // Roll-outs over unequal stages are not priced by events, so their gaps are larger.
   if (s.layout.pp > 1 && random() % (rolls ? 8 : 3) == 0)
-    s.layout.stages = test::random_stages(random, limits_of(s.net).inner_parts, s.layout.pp * s.layout.vpp);
+    s.layout.stages =
+        test::random_stages(random, nets::limits_of(s.net).inner_parts, s.layout.pp * s.layout.vpp);
   return s;
 }
 
 double replayed(const RunSpec& s, const Machine& m) {
   const Conditions where = conditions_of(*m.accelerator, s.layout.world(), s.layout.pp);
-  return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
+  return simulate(s, stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
       .step_s;
 }
@@ -303,4 +304,4 @@ TEST(ClosedFormAndReplay, AgreeOnSwins) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/ask/search.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // GPT as in the papers: attention's matrix in memory, dropout, a vocabulary without padding
@@ -136,7 +136,7 @@ TEST(LayoutModel, ShardsAreRajbhandaris) {
     EXPECT_NEAR(model.cost(l).persistent / zero0, bytes / 18, 1e-9) << zero;
   }
   spec.layout.dp = 1, spec.train.global_batch = 1;
-  const Plan plan = build_plan(spec, 0, {});
+  const plan::Plan plan = nets::build_plan(spec, 0, {});
   EXPECT_NEAR(zero0 / 18 / static_cast<double>(plan.parameter_count()), 1, 1e-4);
 }
 
@@ -261,10 +261,10 @@ TEST(LayoutMemory, HasNcclsBuffersOfThePlansGroups) {
     try {
       const LayoutCost c = LayoutModel(spec, m).cost(l);
       size_t most = 0;
-      for (const int rank : group_of(s.layout, "pp", 0)) {
-        const Plan plan = build_plan(s, rank, {});
+      for (const int rank : plan::group_of(s.layout, "pp", 0)) {
+        const plan::Plan plan = nets::build_plan(s, rank, {});
         const auto tied = std::count_if(plan.groups.begin(), plan.groups.end(),
-                                        [](const Group& g) { return g.name == "embedding"; });
+                                        [](const plan::Group& g) { return g.name == "embedding"; });
         most = std::max(most, plan.groups.size() - static_cast<size_t>(tied));
       }
       EXPECT_EQ(c.nccl, 24.0 * 9633792 * static_cast<double>(most)) << text_of(l);
@@ -298,8 +298,8 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
     try {
       const LayoutCost c = model.cost(l);
       int64_t arena = 0;
-      for (const int rank : group_of(s.layout, "pp", 0))
-        arena = std::max(arena, build_plan(s, rank, {}).memory.arena);
+      for (const int rank : plan::group_of(s.layout, "pp", 0))
+        arena = std::max(arena, nets::build_plan(s, rank, {}).memory.arena);
       gaps.push_back((c.memory - c.process - c.nccl) / static_cast<double>(arena) - 1);
       if (std::abs(gaps.back()) > 0.05)
         worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind() + " " + text_of(l) + " " +
@@ -332,4 +332,4 @@ TEST(LayoutModel, MemoryIsRoughlyThatOfPlacedPlansWhereUnitsTravel) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -10,7 +10,7 @@
 #include "perfmodel/step/cost.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 // A U-Net: an end, two narrow parts, a merge, three wide ones, a split, two narrow ones, an end
@@ -152,7 +152,7 @@ class Units : public ::testing::Test {
                .whole = {32, 8}};
   }
 
-  double collective(OpKind kind, double bytes, double element, const Placement& group) const {
+  double collective(plan::OpKind kind, double bytes, double element, const Placement& group) const {
     return seconds(count_collective(kind, bytes, element, group, rates_, where_), rates_);
   }
 
@@ -179,9 +179,10 @@ class Units : public ::testing::Test {
           if (u.elements == 0) continue;
           const Placement& group = cut ? policy_.cut : policy_.whole;
           const double bytes = matrix ? policy_.matrix : 4;
-          u.reduce = collective(policy_.zero > 0 ? OpKind::reduce_scatter : OpKind::all_reduce,
+          u.reduce = collective(policy_.zero > 0 ? plan::OpKind::reduce_scatter : plan::OpKind::all_reduce,
                                 4 * u.elements, 4, group);
-          if (policy_.zero > 0) u.gather = collective(OpKind::all_gather, bytes * u.elements, bytes, group);
+          if (policy_.zero > 0)
+            u.gather = collective(plan::OpKind::all_gather, bytes * u.elements, bytes, group);
           out.push_back(u);
         }
       }
@@ -281,4 +282,4 @@ TEST_F(Units, OfStageThreeAreWaitedForAsInALoopOverParts) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 VirtualStage stage_of(double forward, double backward, double weight = 0) {
@@ -136,4 +136,4 @@ TEST(PipelineEvents, ManyMicroBatchesGoOnAsManyDid) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -7,7 +7,7 @@
 #include "perfmodel/step/cost.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec piped(int64_t p, int64_t m, int64_t v, PipelineSchedule schedule) {
@@ -81,8 +81,8 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
         double busiest = 0;      // seconds of compute
         for (const StageProgram& stage : stages_of(s, {})) {
           double own = 0;
-          for (const Instr& i : stage.program.instrs)
-            own += is_collective(stage.plan.ops[i.op].kind) ? 0 : 1e-3;
+          for (const plan::Instr& i : stage.program.instrs)
+            own += plan::is_collective(stage.plan.ops[i.op].kind) ? 0 : 1e-3;
           busiest = std::max(busiest, own);
         }
         const double bubble = test::replay(s, m).step_s / busiest - 1;
@@ -103,7 +103,7 @@ TEST(Pipeline, BubbleIsALineOfThePredictionAndMemoryThatOfTheFullestStage) {
   EXPECT_TRUE(named);
   EXPECT_NEAR(sum, p.step_s, 1e-9 * p.step_s);
   int64_t most = 0;
-  for (int rank = 0; rank < 4; ++rank) most = std::max(most, build_plan(s, rank, {}).memory.total());
+  for (int rank = 0; rank < 4; ++rank) most = std::max(most, nets::build_plan(s, rank, {}).memory.total());
   EXPECT_EQ(p.memory_total, most + static_cast<int64_t>(test::machine()[Coef::process].value));
 }
 
@@ -115,13 +115,13 @@ TEST(Pipeline, ReplayHoldsEveryRanksSpansAndTransfersEndTogether) {
   for (const StageProgram& stage : stages) instrs += stage.program.instrs.size();
   EXPECT_EQ(r.timeline.spans.size(), instrs);
   EXPECT_EQ(r.timeline.steps.size(), 2U);
-  std::map<std::pair<Lane, int>, std::vector<int64_t>> ends;  // of transfers, by lane and micro-batch
-  for (const Span& span : r.timeline.spans) {
-    const Lane l = span.lane;
-    if (l == Lane::send_forward || l == Lane::recv_forward)
-      ends[{Lane::send_forward, span.micro}].push_back(span.end_ns);
-    if (l == Lane::send_backward || l == Lane::recv_backward)
-      ends[{Lane::send_backward, span.micro}].push_back(span.end_ns);
+  std::map<std::pair<plan::Lane, int>, std::vector<int64_t>> ends;  // of transfers, by lane and micro-batch
+  for (const trace::Span& span : r.timeline.spans) {
+    const plan::Lane l = span.lane;
+    if (l == plan::Lane::send_forward || l == plan::Lane::recv_forward)
+      ends[{plan::Lane::send_forward, span.micro}].push_back(span.end_ns);
+    if (l == plan::Lane::send_backward || l == plan::Lane::recv_backward)
+      ends[{plan::Lane::send_backward, span.micro}].push_back(span.end_ns);
   }
   EXPECT_EQ(ends.size(), 8U);
   for (const auto& [which, both] : ends) {
@@ -131,4 +131,4 @@ TEST(Pipeline, ReplayHoldsEveryRanksSpansAndTransfersEndTogether) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

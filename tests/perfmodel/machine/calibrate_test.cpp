@@ -10,7 +10,7 @@
 #include "tests/paths.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -47,18 +47,18 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
       s.net.vit().embed_dim = width;
       s.net.vit().depth = 1;
       s.policy.amp = amp;
-      const Plan plan = build_plan(s, 0, {});
-      for (const Op& op : plan.ops) {
-        if (op.kind == OpKind::fetch) continue;
-        const Work w = work(op, plan);
+      const plan::Plan plan = nets::build_plan(s, 0, {});
+      for (const plan::Op& op : plan.ops) {
+        if (op.kind == plan::OpKind::fetch) continue;
+        const plan::Work w = plan::work(op, plan);
         const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
         for (int64_t threads : {1, 2}) {
-          const bool wire = is_collective(op.kind);
+          const bool wire = plan::is_collective(op.kind);
           const Conditions where{
               .ranks = wire ? 2 : 1, .ranks_on_host = wire ? 2 : 1, .threads = threads, .cores = 2};
           const Counts n = count_op(op, plan, cache_share(truth, where.ranks), where);
-          add(std::string(name_of(op.kind)) + "/" + name_of(t) + "/" + op.path + "/" + std::to_string(width) +
-                  "/threads:" + std::to_string(threads),
+          add(std::string(plan::name_of(op.kind)) + "/" + name_of(t) + "/" + op.path + "/" +
+                  std::to_string(width) + "/threads:" + std::to_string(threads),
               {{"flops", w.flops},
                {"vector_flops", w.vector_flops},
                {"bytes", w.bytes()},
@@ -153,7 +153,7 @@ TEST(Calibrate, WhatAKindHasInCommonSaysNothingOfItsThreads) {
     std::map<std::string, double> of_kind;
     for (json& b : j["benchmarks"]) {
       const std::string name = b["name"], kind = name.substr(0, name.find('/'));
-      if (op_named(kind))
+      if (plan::op_named(kind))
         b["real_time"] =
             b["real_time"].get<double>() * std::exp(of_kind.try_emplace(kind, off(random)).first->second);
     }
@@ -202,14 +202,14 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
   const double cache = cache_share(truth, 1);
   for (int64_t width : {192, 384, 1536})
     for (const Amp amp : {Amp::none, Amp::tf32, Amp::bf16}) {
-      const Plan plan = build_plan(slice(width, amp), 0, {});
-      for (const Op& op : plan.ops) {
-        if (op.kind == OpKind::fetch) continue;
-        const Work w = work(op, plan);
+      const plan::Plan plan = nets::build_plan(slice(width, amp), 0, {});
+      for (const plan::Op& op : plan.ops) {
+        if (op.kind == plan::OpKind::fetch) continue;
+        const plan::Work w = plan::work(op, plan);
         const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
-        const std::string name = std::string(name_of(op.kind)) + "/" +
-                                 (rounds_to_tf32(op.attrs) ? "tf32" : name_of(t)) + "/" + op.path + "/" +
-                                 std::to_string(width);
+        const std::string name = std::string(plan::name_of(op.kind)) + "/" +
+                                 (plan::rounds_to_tf32(op.attrs) ? "tf32" : name_of(t)) + "/" + op.path +
+                                 "/" + std::to_string(width);
         const json counters{{"flops", w.flops},
                             {"charged_flops", charged_flops(op, plan, truth.accelerator->processors)},
                             {"vector_flops", w.vector_flops},
@@ -277,10 +277,10 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
   EXPECT_EQ(again.accelerator->host.provenance.at(0).substr(0, 7), "assumed");
   // Whole steps, by the replay: the purpose of the file.
   for (const Amp amp : {Amp::none, Amp::tf32, Amp::bf16}) {
-    const Plan plan = build_plan(slice(768, amp), 0, {});  // an untimed width
+    const plan::Plan plan = nets::build_plan(slice(768, amp), 0, {});  // an untimed width
     const Conditions where = conditions_of(*truth.accelerator, 1);
     double sum[2] = {};
-    for (const Op& op : plan.ops)
+    for (const plan::Op& op : plan.ops)
       for (const int i : {0, 1}) {
         const Machine& priced = i == 0 ? truth : again;
         sum[i] += op_seconds(shape_of(op, plan, where), rates(priced.values(), where), where,
@@ -377,4 +377,4 @@ TEST(Calibrate, RefusesWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

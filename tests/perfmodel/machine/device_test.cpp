@@ -11,7 +11,7 @@
 #include "tests/paths.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 RunSpec on(RunDevice device, int64_t ranks = 8) {
@@ -107,4 +107,4 @@ TEST(Device, OnlyNvidiasAcceleratorsTakeRunsTheOthersPredictionsThatSaySo) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

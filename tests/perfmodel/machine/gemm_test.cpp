@@ -13,7 +13,7 @@
 #include "perfmodel/step/op_terms.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct Errors {
@@ -27,8 +27,8 @@ Errors errors_of(const std::string& gpu, int64_t processors) {
   std::vector<double> ratios;            // charged / measured, each in its own unit
   for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/machine/gemm_efficiency.csv").rows) {
     if (row.text("gpu") != gpu) continue;
-    OpShape s{.kind = OpKind::gemm,
-              .price = PriceClass::product,
+    OpShape s{.kind = plan::OpKind::gemm,
+              .price = plan::PriceClass::product,
               .dtype = DType::bf16,
               .m = row.number("m"),
               .n = row.number("n"),
@@ -59,4 +59,4 @@ TEST(Gemm, TilesAndRoundsExplainAPublishedSweep) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -22,7 +22,7 @@
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -61,19 +61,19 @@ RunSpec vit(int64_t width, int64_t batch, int64_t depth = 12, Recompute recomput
 
 // A case as `isobar calibrate --device cuda` writes it, of all ops of one kind and shape: some of them read
 // more than others
-std::optional<json> case_of(const Plan& plan, const std::string& kind, const std::string& shape,
+std::optional<json> case_of(const plan::Plan& plan, const std::string& kind, const std::string& shape,
                             double seconds) {
   json r;
   double ops = 0, flops = 0, charged = 0, vector_flops = 0, bytes = 0;
-  for (const Op& op : plan.ops) {
-    if (name_of(op.kind) != kind || shape_text(op) != shape) continue;
-    const Work w = work(op, plan);
+  for (const plan::Op& op : plan.ops) {
+    if (plan::name_of(op.kind) != kind || plan::shape_text(op) != shape) continue;
+    const plan::Work w = plan::work(op, plan);
     ops += 1, flops += w.flops, vector_flops += w.vector_flops, bytes += w.bytes();
     charged += charged_flops(op, plan, kProcessors);
     const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
     r["name"] = kind + "/" + std::string(name_of(t)) + "/" + shape;
-    if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
-      r["head_size"] = op.as<AttentionAttrs>().d;
+    if (op.kind == plan::OpKind::attention || op.kind == plan::OpKind::attention_backward)
+      r["head_size"] = op.as<plan::AttentionAttrs>().d;
   }
   if (ops == 0) return std::nullopt;
   r.update({{"time_unit", "s"},
@@ -101,10 +101,10 @@ double longer_in_steps(std::vector<std::map<std::string, std::string>>& rows, co
 // The machine of the card's own rates: its ops as they ran in steps, the host's reading and the ceilings.
 Machine h100() {
   json cases = json::array();
-  std::map<std::string, Plan> plans;
+  std::map<std::string, plan::Plan> plans;
   for (const auto& [net, width, batch] : {std::tuple{"vit-1536", 1536, 4}, {"vit-384", 384, 16}})
-    plans.emplace(net, build_plan(vit(width, batch), 0, {}));
-  const Plan d64 = build_plan(vit(512, 16), 0, {}), d128 = build_plan(vit(1024, 4), 0, {});
+    plans.emplace(net, nets::build_plan(vit(width, batch), 0, {}));
+  const plan::Plan d64 = nets::build_plan(vit(512, 16), 0, {}), d128 = nets::build_plan(vit(1024, 4), 0, {});
   auto rows = rows_of("ops.csv");
   const std::map<std::string, double> longer{
       {"attention", longer_in_steps(rows, "attention")},
@@ -123,7 +123,7 @@ Machine h100() {
       EXPECT_TRUE(c) << net << " has no " << kind << " " << shape;
       if (c) cases.push_back(*c);
     } else {
-      for (const Plan* plan : {&d64, &d128})
+      for (const plan::Plan* plan : {&d64, &d128})
         if (const auto c = case_of(*plan, kind, shape, seconds * longer.at(kind))) cases.push_back(*c);
     }
   }
@@ -240,9 +240,9 @@ TEST(H100, AHeadBetweenTimedSizesTakesAsLongAsThePaddedOne) {
   const Machine m = h100();
   const auto time_of_core = [&](int64_t head, const char* part) {
     const RunSpec s = vit(8 * head, 4, 1);
-    const Plan plan = build_plan(s, 0, {});
+    const plan::Plan plan = nets::build_plan(s, 0, {});
     const Conditions where = conditions_of(s, m);
-    for (const Op& op : plan.ops)
+    for (const plan::Op& op : plan.ops)
       if (op.path.ends_with(part) && op.path.find("core") != std::string::npos)
         return shape_factor(op, where) *
                op_seconds(shape_of(op, plan, where), rates(m.values(), where), where, 1e300);
@@ -256,4 +256,4 @@ TEST(H100, AHeadBetweenTimedSizesTakesAsLongAsThePaddedOne) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

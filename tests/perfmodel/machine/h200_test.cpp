@@ -10,7 +10,7 @@
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -63,4 +63,4 @@ TEST(H200, ItsCalibrationAloneSaysWhatTheVitsTake) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -11,7 +11,7 @@
 #include "perfmodel/machine/machine.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ TEST_F(MachineNames, AnIntervalWithoutEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

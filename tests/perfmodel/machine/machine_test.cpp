@@ -8,7 +8,7 @@
 #include "tests/paths.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 TEST(MachineFile, ReadsBackWhatWasWritten) {
@@ -77,13 +77,14 @@ coefficients:
   attention.forward.f32: {value: 1.2e-11, unit: "s/FLOP", lower: 1.1e-11, upper: 1.3e-11, provenance: ["a"]}
 )";
   const Machine m = parse_machine(text, "m.yaml");
-  const Plan plan = build_plan(test::tiny(), 0, {});
+  const plan::Plan plan = nets::build_plan(test::tiny(), 0, {});
   const Conditions where{.cores = 2};
-  for (const Op& op : plan.ops) {
-    if (op.kind != OpKind::attention) continue;
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != plan::OpKind::attention) continue;
     const Counts n = count_op(op, plan, cache_share(m, 1), where);
     const double rest = n[index_of(Coef::op)] * m[Coef::op].value;
-    EXPECT_NEAR((seconds(n, rates(m.values(), where)) - rest) / (work(op, plan).flops * 1.2e-11), 1, 1e-3);
+    EXPECT_NEAR((seconds(n, rates(m.values(), where)) - rest) / (plan::work(op, plan).flops * 1.2e-11), 1,
+                1e-3);
   }
   EXPECT_GT(m[Coef::softmax_bf16].value, 1e-10);  // absent from the file: the spec sheet's
 }
@@ -207,4 +208,4 @@ TEST(MachineFile, KeepsVendorAndStorage) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -12,7 +12,7 @@
 #include "perfmodel/machine/device.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 using nlohmann::json;
@@ -23,12 +23,12 @@ RunSpec emulator(const std::string& amp, int64_t batch, int64_t threads) {
                         "run.threads=" + std::to_string(threads)});
 }
 
-double price(const Op& op, const Plan& plan, const Machine& m, const Conditions& where) {
+double price(const plan::Op& op, const plan::Plan& plan, const Machine& m, const Conditions& where) {
   return seconds(count_op(op, plan, cache_share(m, where.ranks_on_host), where), rates(m.values(), where));
 }
 
-bool timed(const Op& op) {
-  return op.kind != OpKind::fetch && !is_collective(op.kind);
+bool timed(const plan::Op& op) {
+  return op.kind != plan::OpKind::fetch && !plan::is_collective(op.kind);
 }
 
 // Benchmarks of an emulator's ops, each off its class's price by a random factor, as isobar calibrate --for
@@ -49,12 +49,12 @@ json benchmarks(const Machine& truth, std::mt19937_64& random, std::map<std::str
   for (const char* amp : {"none", "bf16"})
     for (const int64_t threads : {1, 2}) {
       const RunSpec s = emulator(amp, 256, threads);
-      const Plan plan = build_plan(s, 0, {});
+      const plan::Plan plan = nets::build_plan(s, 0, {});
       const Conditions where = conditions_of(s, truth);
-      for (const Op& op : plan.ops) {
+      for (const plan::Op& op : plan.ops) {
         const std::string name = case_name(op, case_precision(s), threads);
         if (!timed(op) || took.contains(name)) continue;
-        const Work w = work(op, plan);
+        const plan::Work w = plan::work(op, plan);
         took[name] = price(op, plan, truth, where) * std::exp(std::abs(off(random)));
         json counters = {{"threads", threads}, {"ranks", 1}, {"own_shape", 1}};
         for (const auto& [key, value] :
@@ -84,9 +84,9 @@ TEST(Shapes, AnOpOfATimedShapeTakesItsTime) {
   for (const char* amp : {"none", "bf16"})
     for (const int64_t threads : {1, 2}) {
       const RunSpec s = emulator(amp, 256, threads);
-      const Plan plan = build_plan(s, 0, {});
+      const plan::Plan plan = nets::build_plan(s, 0, {});
       const Conditions where = conditions_of(s, m);
-      for (const Op& op : plan.ops) {
+      for (const plan::Op& op : plan.ops) {
         if (!timed(op)) continue;
         const std::string name = case_name(op, case_precision(s), threads);
         // Benchmarks name one type for all ops of a policy, including f32 sums, so their charged threads may
@@ -104,10 +104,10 @@ TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
   Machine without = m;
   without.shapes = nullptr;
   for (const RunSpec& s : {emulator("none", 250, 1), emulator("tf32", 256, 1), emulator("none", 256, 4)}) {
-    const Plan plan = build_plan(s, 0, {});
-    for (const Op& op : plan.ops)
-      if (op.kind != OpKind::adam && op.kind != OpKind::squared_sum && op.kind != OpKind::zero &&
-          op.kind != OpKind::loss)  // equal in every batch
+    const plan::Plan plan = nets::build_plan(s, 0, {});
+    for (const plan::Op& op : plan.ops)
+      if (op.kind != plan::OpKind::adam && op.kind != plan::OpKind::squared_sum &&
+          op.kind != plan::OpKind::zero && op.kind != plan::OpKind::loss)  // equal in every batch
         EXPECT_EQ(price(op, plan, m, conditions_of(s, m)),
                   price(op, plan, without, conditions_of(s, without)))
             << op.path;
@@ -125,11 +125,11 @@ TEST(Shapes, LayoutsArePricedByThemToo) {
   without.shapes = nullptr;
   for (const char* amp : {"none", "bf16"}) {
     RunSpec s = emulator(amp, 256, 1);
-    const Plan plan = build_plan(s, 0, {});
+    const plan::Plan plan = nets::build_plan(s, 0, {});
     const auto parts = [&](const Machine& machine) {
       const Conditions where = conditions_of(s, machine);
       double all = 0;
-      for (const Op& op : plan.ops)
+      for (const plan::Op& op : plan.ops)
         if (op.part >= 0)
           all += seconds(count_op(op, plan, cache_of_rank(machine, where.ranks_on_host), where),
                          rates(machine.values(), where));
@@ -156,12 +156,12 @@ TEST(Shapes, AttentionIsPricedByItsHeadSize) {
        {std::pair{16, 1.5}, {8, 1.5}, {4, 1.2}, {2, 0.96}, {1, 0.96}}) {  // sizes of 8 to 128
     RunSpec s = test::tiny();
     s.net.vit().num_heads = heads;
-    const Plan plan = build_plan(s, 0, {});
-    for (const Op& op : plan.ops)
+    const plan::Plan plan = nets::build_plan(s, 0, {});
+    for (const plan::Op& op : plan.ops)
       if (timed(op))
         EXPECT_NEAR(
             price(op, plan, m, conditions_of(s, m)) / price(op, plan, without, conditions_of(s, without)),
-            op.kind == OpKind::attention ? factor : 1, 1e-9)
+            op.kind == plan::OpKind::attention ? factor : 1, 1e-9)
             << op.path << " " << heads;
   }
 }
@@ -170,23 +170,23 @@ TEST(Shapes, AreAskedForOfTimedKindsAlone) {
   Conditions where{.shapes = std::make_shared<const ShapeFactors>(ShapeFactors{
                        {"attention_backward/f32/d16", 1.5}, {"gemm/bf16/NT64x64x64/threads1", 2}}),
                    .precision = "f32"};
-  EXPECT_TRUE(has_timed(OpKind::attention_backward, where));
-  EXPECT_FALSE(has_timed(OpKind::attention, where)) << "a longer name's beginning";
-  EXPECT_FALSE(has_timed(OpKind::gemm, where)) << "another precision";
+  EXPECT_TRUE(has_timed(plan::OpKind::attention_backward, where));
+  EXPECT_FALSE(has_timed(plan::OpKind::attention, where)) << "a longer name's beginning";
+  EXPECT_FALSE(has_timed(plan::OpKind::gemm, where)) << "another precision";
   where.precision = "bf16";
-  EXPECT_TRUE(has_timed(OpKind::gemm, where));
-  EXPECT_FALSE(has_timed(OpKind::gemm, {}));
+  EXPECT_TRUE(has_timed(plan::OpKind::gemm, where));
+  EXPECT_FALSE(has_timed(plan::OpKind::gemm, {}));
 }
 
 TEST(Shapes, CausalAttentionHasFactorsOfItsOwnWhereItWasTimed) {
   const RunSpec s = load_run_spec(source_dir() + "/configs/models/gpt-tiny.yaml", {"policy.micro_batch=1"});
-  const Plan plan = build_plan(s, 0, {});
+  const plan::Plan plan = nets::build_plan(s, 0, {});
   const auto of_heads = [&](const ShapeFactors& factors) {
     Machine m = test::machine();
     m.shapes = std::make_shared<const ShapeFactors>(factors);
     m = parse_machine(to_yaml(m), "m.yaml");
-    for (const Op& op : plan.ops)
-      if (op.kind == OpKind::attention) return shape_factor(op, conditions_of(s, m));
+    for (const plan::Op& op : plan.ops)
+      if (op.kind == plan::OpKind::attention) return shape_factor(op, conditions_of(s, m));
     return 0.0;
   };
   EXPECT_EQ(of_heads({{"attention/f32/d16", 1.5}}), 1.5);
@@ -219,10 +219,10 @@ TEST(Shapes, CalibrationKeepsWhatItsHeadSizesTake) {
   RunSpec s = test::tiny();
   for (const int64_t size : {64, 128}) {
     s.net.vit().num_heads = 128 / size;
-    const Plan plan = build_plan(s, 0, {});
-    for (const Op& op : plan.ops)
-      if (op.kind == OpKind::attention)
-        EXPECT_NEAR(price(op, plan, m, conditions_of(s, m)) / work(op, plan).vector_flops /
+    const plan::Plan plan = nets::build_plan(s, 0, {});
+    for (const plan::Op& op : plan.ops)
+      if (op.kind == plan::OpKind::attention)
+        EXPECT_NEAR(price(op, plan, m, conditions_of(s, m)) / plan::work(op, plan).vector_flops /
                         (1e-6 * us.at(size) / scores),
                     1, 0.08)
             << size;
@@ -245,4 +245,4 @@ TEST(Shapes, AFactorThatIsNoneIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

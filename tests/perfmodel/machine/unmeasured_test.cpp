@@ -9,7 +9,7 @@
 #include "tests/paths.h"
 #include "tests/perfmodel/support.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 std::vector<Machine> measured_machines() {
@@ -75,4 +75,4 @@ TEST(Unmeasured, PredictionsAreWiderSaySoAndHoldWhatTheMeasuredRateGives) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

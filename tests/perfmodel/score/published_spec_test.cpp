@@ -15,7 +15,7 @@
 #include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 const std::string kConfigs = source_dir() + "/configs/";
@@ -128,4 +128,4 @@ TEST(PublishedSpec, ClosedFormsCountTheExpertsOfThePlan) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -8,7 +8,7 @@
 #include "perfmodel/score/prices/campaign_fit.h"
 #include "perfmodel/score/prices/doubt.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 TEST(Student, AgreesWithTables) {
@@ -180,4 +180,4 @@ TEST(Doubt, CampaignsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

@@ -13,7 +13,7 @@
 #include "perfmodel/step/collective.h"
 #include "perfmodel/step/conditions.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 struct Draw {
@@ -219,9 +219,9 @@ TEST(Collectives, AreCountedForTheScoreboardAsForThePredictor) {
   ASSERT_EQ(t.runs.size(), 3u);
   const ChipSpec& chip = *chip_named("A100");
   for (const CollectiveRun& r : t.runs) {
-    const CollectiveCounts c =
-        count_collective(r.collective == "allgather" ? OpKind::all_gather : OpKind::reduce_scatter, r.bytes,
-                         4, {r.ranks, r.ranks / r.nodes}, Counts{}, Conditions{.processors = 108});
+    const CollectiveCounts c = count_collective(
+        r.collective == "allgather" ? plan::OpKind::all_gather : plan::OpKind::reduce_scatter, r.bytes, 4,
+        {r.ranks, r.ranks / r.nodes}, Counts{}, Conditions{.processors = 108});
     EXPECT_DOUBLE_EQ(r.traffic.ring_link_s * chip.link_rate, c.wire_host);
     EXPECT_DOUBLE_EQ(r.traffic.ring_nic_s * chip.nic_rate, c.wire_net);
     EXPECT_EQ(r.traffic.near_hops, c.message_host);
@@ -231,4 +231,4 @@ TEST(Collectives, AreCountedForTheScoreboardAsForThePredictor) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

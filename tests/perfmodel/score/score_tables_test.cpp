@@ -14,7 +14,7 @@
 #include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
-namespace isobar {
+namespace isobar::perf {
 namespace {
 
 const std::string kTables = source_dir() + "/configs/published/";
@@ -278,4 +278,4 @@ TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::perf

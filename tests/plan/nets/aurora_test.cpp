@@ -12,7 +12,7 @@
 #include "tests/paths.h"
 #include "tests/plan/nets/windows.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 RunSpec shipped(const std::string& name, std::vector<std::string> set = {}) {
@@ -21,9 +21,9 @@ RunSpec shipped(const std::string& name, std::vector<std::string> set = {}) {
 
 // Counts of microsoft-aurora 2.0.1 without adapters
 TEST(Aurora, HasThePublishedCounts) {
-  EXPECT_EQ(build_plan(shipped("aurora"), 0, {}).parameter_count(), 1256300176);
-  EXPECT_EQ(build_plan(shipped("aurora-0.1deg"), 0, {}).parameter_count(), 1199333764);
-  const Plan small = build_plan(shipped("aurora-small"), 0, {});
+  EXPECT_EQ(nets::build_plan(shipped("aurora"), 0, {}).parameter_count(), 1256300176);
+  EXPECT_EQ(nets::build_plan(shipped("aurora-0.1deg"), 0, {}).parameter_count(), 1199333764);
+  const Plan small = nets::build_plan(shipped("aurora-small"), 0, {});
   EXPECT_EQ(small.parameter_count(), 112797584);
   int64_t encoder = 0, backbone = 0, decoder = 0;
   for (const Tensor& t : small.tensors) {
@@ -46,8 +46,8 @@ TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
   const std::vector<int64_t> columns = {9, 5, 3};
   double elements = 0, wire = 0;
   for (size_t r = 0; r < 3; ++r) {
-    const Sizes3 grid{n.latent_levels, rows[r], columns[r]};
-    const Bands bands = bands_at(rows, r, 4);
+    const nets::Sizes3 grid{n.latent_levels, rows[r], columns[r]};
+    const nets::Bands bands = nets::bands_at(rows, r, 4);
     for (const bool shifted : {false, true}) {
       const auto latitude = [&](int64_t row) { return row / grid[2] % grid[1]; };
       int64_t moved = 0;
@@ -67,7 +67,7 @@ TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
     }
   }
   for (int rank = 0; rank < 4; ++rank) {
-    const Plan p = build_plan(s, rank, {});
+    const Plan p = nets::build_plan(s, rank, {});
     for (const Op& op : p.ops)
       if (op.kind == OpKind::all_to_all) wire += work(op, p).wire_bytes;
   }
@@ -80,7 +80,7 @@ TEST(Aurora, ExchangesRowsUnderTheWorkOnWindowsOfItsOwn) {
   const RunSpec s = shipped(
       "aurora-tiny", {"net.img_height=28", "layout.cp=2", "train.global_batch=2", "policy.micro_batch=2"});
   for (int rank = 0; rank < 2; ++rank) {
-    const Plan p = build_plan(s, rank, {});
+    const Plan p = nets::build_plan(s, rank, {});
     int64_t exchanges = 0, covered = 0;
     for (size_t i = 0; i < p.ops.size(); ++i) {
       if (p.ops[i].kind != OpKind::all_to_all || p.ops[i].writes[0].count == 0) continue;
@@ -105,7 +105,7 @@ TEST(Aurora, ExchangesRowsUnderTheWorkOnWindowsOfItsOwn) {
 std::string refused(const std::vector<std::string>& set) {
   try {
     const RunSpec s = shipped("aurora-tiny", set);
-    check_layout(s);
+    nets::check_layout(s);
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -136,9 +136,9 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
 TEST(Aurora, OfFourStagesTheBackboneMayHaveTwo) {
   const RunSpec s = shipped("aurora-small", {"layout.pp=4", "layout.stages=[0,12,12,0]"});
   // embed | 2 blocks, merge, 6, merge, 2 | 2, split, 6, split, 2 | head
-  EXPECT_EQ(cuts_of(s.net, 4, s.layout.stages), (std::vector<int32_t>{0, 1, 13, 25, 26}));
-  EXPECT_NE(cuts_of(s.net, 4), cuts_of(s.net, 4, s.layout.stages));
-  EXPECT_EQ(cuts_of(s.net, 2), cuts_of(s.net, 2, s.layout.stages));  // the source's two GPUs
+  EXPECT_EQ(nets::cuts_of(s.net, 4, s.layout.stages), (std::vector<int32_t>{0, 1, 13, 25, 26}));
+  EXPECT_NE(nets::cuts_of(s.net, 4), nets::cuts_of(s.net, 4, s.layout.stages));
+  EXPECT_EQ(nets::cuts_of(s.net, 2), nets::cuts_of(s.net, 2, s.layout.stages));  // the source's two GPUs
   EXPECT_EQ(refused({"layout.pp=4", "layout.stages=[0,7,7,0]"}), "");
   EXPECT_EQ(refused({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "policy.micro_batch=1",
                      "layout.stages=[0,7,7,0]"}),
@@ -151,7 +151,7 @@ TEST(Aurora, EndsStayInFp32BesideABackboneInBf16) {
   for (const char* zero : {"0", "3"}) {
     const RunSpec spec = shipped("aurora-tiny", {"policy.amp=bf16", "net.fp32_ends=true", "layout.dp=2",
                                                  std::string("policy.zero=") + zero});
-    const Plan plan = build_plan(spec, 0, {});
+    const Plan plan = nets::build_plan(spec, 0, {});
     const auto last = static_cast<int32_t>(plan.parts.size()) - 1;
     int64_t products = 0;
     for (const Op& op : plan.ops) {
@@ -176,9 +176,9 @@ TEST(Aurora, DropPathHasAsManyBlocksBothWays) {
 }
 
 TEST(Aurora, GridsCrossTheMeridianThatLongitudesBeginAt) {
-  const aurora::PatchGrid over{58, 350, 0.5, 1, 12, 2};  // its tenth patch begins at 0
+  const nets::aurora::PatchGrid over{58, 350, 0.5, 1, 12, 2};  // its tenth patch begins at 0
   const std::vector<float> codes = over.positions(16),
-                           first = aurora::PatchGrid{58, 0, 0.5, 1, 1, 2}.positions(16);
+                           first = nets::aurora::PatchGrid{58, 0, 0.5, 1, 1, 2}.positions(16);
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(codes[10 * 16 + i], first[i]);
   EXPECT_EQ(refused({"net.west=355"}), "");
   EXPECT_NE(refused({"net.spacing=13", "net.north=90", "net.img_width=30"}).find("goes round the earth"),
@@ -190,4 +190,4 @@ TEST(Aurora, ItsHistoryIsAKeyOfTheNet) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -15,7 +15,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 const std::vector<std::string> kOneRank = {"layout.dp=1",          "layout.tp=1",
@@ -48,8 +48,9 @@ TEST(Experts, CountTheChosenOnesAlone) {
   for (const Net& n :
        {Net{"mixtral-8x7b", mixtral, 32, 4096, 4096}, {"deepseek-moe-16b", deepseek, 28, 2048, 4096}}) {
     const double attention = n.depth * 2 * n.tokens * n.tokens * n.width;  // half of 2 products
-    EXPECT_NEAR(forward_flops_per_sample(spec_of(n.model, kOneRank)) / (2 * n.active * n.tokens + attention),
-                1, 1e-3)
+    EXPECT_NEAR(
+        nets::forward_flops_per_sample(spec_of(n.model, kOneRank)) / (2 * n.active * n.tokens + attention), 1,
+        1e-3)
         << n.model;
   }
 }
@@ -298,4 +299,4 @@ TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

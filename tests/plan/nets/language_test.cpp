@@ -10,7 +10,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 TEST(LanguageModels, HaveTheParametersThatWerePublished) {
@@ -54,12 +54,12 @@ TEST(LanguageModels, CutTheirTablesWithThePadding) {
 }
 
 TEST(LanguageModels, TurnByTheAnglesOfLlama) {
-  const std::vector<double> plain = rotary_frequencies({.theta = 500000}, 128);
+  const std::vector<double> plain = nets::rotary_frequencies({.theta = 500000}, 128);
   ASSERT_EQ(plain.size(), 64u);
   EXPECT_EQ(plain[0], 1);
   EXPECT_NEAR(plain[63], std::pow(500000.0, -126.0 / 128), 1e-15);
   // Llama 3.1: wavelengths below 2,048 stay, those above 8,192 are eight times as long.
-  const std::vector<double> scaled = rotary_frequencies({.theta = 500000, .factor = 8}, 128);
+  const std::vector<double> scaled = nets::rotary_frequencies({.theta = 500000, .factor = 8}, 128);
   for (size_t i = 0; i < 64; ++i) {
     const double wavelength = 2 * M_PI / plain[i], ratio = plain[i] / scaled[i];
     const double smooth = std::clamp((8192 / wavelength - 1) / 3, 0.0, 1.0);
@@ -72,15 +72,16 @@ TEST(LanguageModels, TurnByTheAnglesOfLlama) {
 TEST(LanguageModels, TurnByTheAnglesOfYarn) {
   const RotarySpec yarn{
       .scaling = RopeScaling::yarn, .factor = 40, .original_length = 4096, .mscale = 1, .mscale_all_dim = 1};
-  const std::vector<double> plain = rotary_frequencies({}, 64), scaled = rotary_frequencies(yarn, 64);
+  const std::vector<double> plain = nets::rotary_frequencies({}, 64),
+                            scaled = nets::rotary_frequencies(yarn, 64);
   for (size_t i = 0; i < 32; ++i) {  // pairs up to 10 turn 32 times or more, those from 23 on once at most
     const double kept = i <= 10 ? 1 : i >= 23 ? 0 : (23 - static_cast<double>(i)) / 13;
     EXPECT_NEAR(scaled[i], plain[i] * (kept + (1 - kept) / 40), 1e-15) << i;
   }
-  EXPECT_EQ(rotary_values(yarn, 64, {0, 1})[0], 1) << "mscale over mscale_all_dim";
+  EXPECT_EQ(nets::rotary_values(yarn, 64, {0, 1})[0], 1) << "mscale over mscale_all_dim";
   RotarySpec alone = yarn;
   alone.mscale = alone.mscale_all_dim = 0;
-  EXPECT_NEAR(rotary_values(alone, 64, {0, 1})[0], 0.1 * std::log(40.0) + 1, 1e-6);
+  EXPECT_NEAR(nets::rotary_values(alone, 64, {0, 1})[0], 0.1 * std::log(40.0) + 1, 1e-6);
 }
 
 TEST(LanguageModels, AWindowLeavesTheWorkOfWhatIsSeen) {
@@ -102,15 +103,15 @@ TEST(LanguageModels, WhatNoKernelRunsIsForPredictions) {
        {std::pair{"policy.attention=unfused", "policy.attention"}, {"policy.amp=fp8", "policy.amp"}}) {
     const RunSpec spec = spec_of("gpt-tiny", {setting});
     try {
-      require_kernels(spec, build_plan(spec, 0, {}));
+      nets::require_kernels(spec, nets::build_plan(spec, 0, {}));
       ADD_FAILURE() << setting << " is accepted";
     } catch (const ConfigError& e) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
     }
   }
   const RunSpec spec = spec_of("gpt-tiny", {"layout.cp=2"});
-  EXPECT_NO_THROW(require_kernels(spec, build_plan(spec, 0, {})));
+  EXPECT_NO_THROW(nets::require_kernels(spec, nets::build_plan(spec, 0, {})));
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -17,7 +17,7 @@
 #include "model/nets/parts.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 RunSpec source_net() {
@@ -36,8 +36,8 @@ TEST(RegionalGnn, HasTheSourcesCounts) {
   EXPECT_EQ(n.intra_edges(), 29768);
   EXPECT_EQ(n.boundary_nodes(), 305);
   EXPECT_EQ(n.boundary_edges(), 9760);
-  EXPECT_EQ(sending_box(n).points(), 66 * 6) << "what edges read of the upstream region";
-  EXPECT_EQ(build_plan(s, 0, {}).parameter_count(), 15052033);
+  EXPECT_EQ(nets::sending_box(n).points(), 66 * 6) << "what edges read of the upstream region";
+  EXPECT_EQ(nets::build_plan(s, 0, {}).parameter_count(), 15052033);
 }
 
 int64_t total(const RegionalGnnSpec& n) {
@@ -58,7 +58,7 @@ TEST(RegionalGnn, CountsItsParametersAtAnySize) {
     const RunSpec s = tiny_net({"net.latent_size=" + draw(1, 40), "net.mlp_hidden_size=" + draw(1, 40),
                                 "net.mlp_num_hidden_layers=" + draw(1, 4), "net.num_gnn_layers=" + draw(1, 5),
                                 "net.in_channels=" + draw(1, 9), "net.out_channels=" + draw(1, 3)});
-    EXPECT_EQ(build_plan(s, 0, {}).parameter_count(), total(s.net.regional_gnn()));
+    EXPECT_EQ(nets::build_plan(s, 0, {}).parameter_count(), total(s.net.regional_gnn()));
   }
 }
 
@@ -84,7 +84,7 @@ double degrees_between(const Point& a, const Point& b) {
 }
 
 // `region`: candidate senders; `from`: their numbering
-void expect_nearest(const EdgeSet& e, const std::vector<Point>& region, const std::vector<Point>& from,
+void expect_nearest(const nets::EdgeSet& e, const std::vector<Point>& region, const std::vector<Point>& from,
                     const std::vector<Point>& to, int64_t k, bool itself,
                     const std::function<bool(const Point&)>& receives) {
   ASSERT_EQ(e.receiver_offsets.size(), to.size() + 1);
@@ -123,7 +123,7 @@ void expect_nearest(const EdgeSet& e, const std::vector<Point>& region, const st
 }
 
 // Each outer row and column has a sender.
-void expect_tight(const EdgeSet& e, const GridBox& box) {
+void expect_tight(const nets::EdgeSet& e, const GridBox& box) {
   std::set<int64_t> rows, columns;
   for (const int32_t s : e.senders) rows.insert(s / box.columns), columns.insert(s % box.columns);
   EXPECT_EQ(*rows.begin(), 0);
@@ -133,15 +133,15 @@ void expect_tight(const EdgeSet& e, const GridBox& box) {
 }
 
 void expect_graph(const RegionalGnnSpec& n) {
-  const RegionGraph g = region_graph(n);
+  const nets::RegionGraph g = nets::region_graph(n);
   const std::vector<Point> down = points_of(n, n.downstream_box()), up = points_of(n, n.upstream_box()),
-                           sending = points_of(n, sending_box(n));
+                           sending = points_of(n, nets::sending_box(n));
   ASSERT_EQ(static_cast<int64_t>(g.intra.senders.size()), n.intra_edges());
   ASSERT_EQ(static_cast<int64_t>(g.boundary.senders.size()), n.boundary_edges());
   expect_nearest(g.intra, down, down, down, n.neighbors, false, [](const Point&) { return true; });
   expect_nearest(g.boundary, up, sending, down, n.boundary_neighbors, true,
                  [&](const Point& p) { return p.lon <= n.boundary_longitude + 1e-6; });
-  expect_tight(g.boundary, sending_box(n));
+  expect_tight(g.boundary, nets::sending_box(n));
 }
 
 TEST(RegionGraph, HasTheNearestOfAllPairs) {
@@ -165,12 +165,12 @@ TEST(RegionGraph, IsTheSourcesAtItsSize) {
 TEST(Constants, AreCountedAndPlacedOnceHoweverManyMicroBatches) {
   const auto bytes_of = [](const Plan& p, BufferKind k) { return p.memory.by_kind[static_cast<int>(k)]; };
   const RunSpec s = tiny_net({"policy.micro_batch=8"}), more = tiny_net({"policy.micro_batch=1"});
-  const Plan one = build_plan(s, 0, {}), many = build_plan(more, 0, {});
+  const Plan one = nets::build_plan(s, 0, {}), many = nets::build_plan(more, 0, {});
   const RegionalGnnSpec& n = s.net.regional_gnn();
   const auto up_to_lines = [](int64_t elements) { return (4 * elements + 63) / 64 * 64; };
   int64_t bytes = 0;
   for (const auto& [edges, senders] :
-       {std::pair{n.intra_edges(), n.tokens()}, {n.boundary_edges(), sending_box(n).points()}})
+       {std::pair{n.intra_edges(), n.tokens()}, {n.boundary_edges(), nets::sending_box(n).points()}})
     bytes += 3 * up_to_lines(edges) + up_to_lines(3 * edges) + up_to_lines(n.tokens() + 1) +
              up_to_lines(senders + 1);
   EXPECT_EQ(bytes_of(one, BufferKind::constants), bytes);
@@ -182,11 +182,12 @@ TEST(Constants, AreCountedAndPlacedOnceHoweverManyMicroBatches) {
 }
 
 TEST(Constants, AreInDumpsByTheirContent) {
-  const std::string a = to_text(build_plan(tiny_net(), 0, {})), b = to_text(build_plan(tiny_net(), 0, {})),
-                    shifted =
-                        to_text(build_plan(tiny_net({"net.north=52.5", "net.downstream=[46.5, 50.5, 5, 9]",
-                                                     "net.upstream=[44.5, 52.5, 1, 5]"}),
-                                           0, {}));
+  const std::string a = to_text(nets::build_plan(tiny_net(), 0, {})),
+                    b = to_text(nets::build_plan(tiny_net(), 0, {})),
+                    shifted = to_text(
+                        nets::build_plan(tiny_net({"net.north=52.5", "net.downstream=[46.5, 50.5, 5, 9]",
+                                                   "net.upstream=[44.5, 52.5, 1, 5]"}),
+                                         0, {}));
   EXPECT_EQ(a, b);
   EXPECT_NE(a.find("constant intra.sender i32 100 sha256 "), std::string::npos) << a.substr(0, 2000);
   EXPECT_NE(a, shifted) << "the same sizes, other distances";
@@ -196,7 +197,7 @@ TEST(Constants, AreOfARankWhosePartsReadThem) {
   const RunSpec s = tiny_net({"layout.pp=3", "policy.micro_batch=2"});
   const auto names = [&](int rank) {
     std::set<std::string> out;
-    const Plan p = build_plan(s, rank, {});
+    const Plan p = nets::build_plan(s, rank, {});
     for (const Constant& c : p.constants) out.insert(p.buffers[static_cast<size_t>(c.at.buffer)].name);
     return out;
   };
@@ -212,7 +213,7 @@ TEST(Constants, AreNotMadeForAPlanThatIsOnlyPriced) {
   n.spacing = 0.02, n.img_height = 1251, n.img_width = 2751;
   s.layout.dp = 64, s.train.global_batch = 64;
   const std::clock_t begin = std::clock();  // process time, independent of other load
-  for (int rank = 0; rank < 20; ++rank) EXPECT_GT(build_plan(s, rank, {}).memory.arena, 0);
+  for (int rank = 0; rank < 20; ++rank) EXPECT_GT(nets::build_plan(s, rank, {}).memory.arena, 0);
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
   EXPECT_EQ(n.intra_edges(), 8 * 751 * 751);
 }
@@ -222,7 +223,7 @@ TEST(Constants, AreNotMadeForAPlanThatIsOnlyPriced) {
 TEST(RegionalGnn, RefusesWhatItCannotTakeAndSaysWhy) {
   const auto message = [](const std::vector<std::string>& set) -> std::string {
     try {
-      build_plan(tiny_net(set), 0, {});
+      nets::build_plan(tiny_net(set), 0, {});
     } catch (const ConfigError& e) {
       return e.what();
     }
@@ -245,4 +246,4 @@ TEST(RegionalGnn, RefusesWhatItCannotTakeAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

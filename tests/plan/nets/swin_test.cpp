@@ -13,7 +13,7 @@
 #include "tests/plan/nets/windows.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 // Counts of bench/peers/swin.py
@@ -48,7 +48,8 @@ TEST(Swin, HasABiasForEachHeadAndDistance) {
 TEST(Swin, ItsPartsAreThoseOfAUNet) {
   std::string kinds;
   std::vector<int32_t> same;
-  for (const Part& p : parts_of(spec_of("swin-tiny").net)) kinds += p.kind + " ", same.push_back(p.same_as);
+  for (const Part& p : nets::parts_of(spec_of("swin-tiny").net))
+    kinds += p.kind + " ", same.push_back(p.same_as);
   EXPECT_EQ(
       kinds,
       "embed block block merge block block merge block block split block block split block block head ");
@@ -57,7 +58,7 @@ TEST(Swin, ItsPartsAreThoseOfAUNet) {
 
 std::string swin_refused(const std::vector<std::string>& set) {
   try {
-    check_layout(spec_of("swin-tiny", set));
+    nets::check_layout(spec_of("swin-tiny", set));
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -94,9 +95,9 @@ TEST(Swin, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
   double elements = 0, wire = 0;
   for (size_t r = 0; r < 3; ++r)
     for (const bool shifted : {false, true}) {
-      const WindowGrid of{
+      const nets::WindowGrid of{
           .grid = {1, rows[r], columns[r]}, .window = {1, n.window[0], n.window[1]}, .shifted = shifted};
-      const Bands bands = bands_at(rows, r, 4);
+      const nets::Bands bands = nets::bands_at(rows, r, 4);
       const auto latitude = [&](int64_t row) { return row / columns[r]; };
       int64_t moved = 0;
       for (const auto& [row, members] : published(of)) {
@@ -109,7 +110,7 @@ TEST(Swin, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
             static_cast<double>((shifted ? depth / 2 : (depth + 1) / 2) * 2 * moved * (n.embed_dim << r));
     }
   for (int rank = 0; rank < 4; ++rank) {
-    const Plan p = build_plan(s, rank, {});
+    const Plan p = nets::build_plan(s, rank, {});
     for (const Op& op : p.ops)
       if (op.kind == OpKind::all_to_all) wire += work(op, p).wire_bytes;
   }
@@ -118,4 +119,4 @@ TEST(Swin, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -16,7 +16,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,8 +32,8 @@ RunSpec traced(const std::string& name, std::vector<std::string> more = {}) {
 std::string refusal(const std::string& file, const std::vector<std::string>& more = {}) {
   try {
     const RunSpec spec = load_run_spec(file, more);
-    build_plan(spec, 0, {});
-    check_layout(spec);
+    nets::build_plan(spec, 0, {});
+    nets::check_layout(spec);
   } catch (const ConfigError& e) {
     return e.what();
   }
@@ -64,7 +64,7 @@ TEST(Traced, HasPyTorchsParametersAndFlops) {
         const RunSpec spec =
             traced(name, {"policy.amp=" + std::string(amp), "policy.micro_batch=" + std::to_string(samples),
                           "train.global_batch=" + std::to_string(samples)});
-        const Plan plan = build_plan(spec, 0, {});
+        const Plan plan = nets::build_plan(spec, 0, {});
         const TracedGraph& graph = net->graph(spec.policy.amp);
         EXPECT_EQ(plan.parameter_count(), net->parameter_count());
         EXPECT_EQ(flops_of(plan, Pass::forward), static_cast<double>(graph.forward_flops.at(samples)));
@@ -80,7 +80,7 @@ TEST(Traced, KeepsWhatAutogradKeeps) {
       const RunSpec spec = traced(name, {"policy.micro_batch=" + std::to_string(samples),
                                          "train.global_batch=" + std::to_string(samples)});
       const auto expected = static_cast<double>(traced_net(fixture(name))->fp32.saved_bytes.at(samples));
-      EXPECT_NEAR(static_cast<double>(saved_bytes(build_plan(spec, 0, {}))), expected, 0.005 * expected)
+      EXPECT_NEAR(static_cast<double>(saved_bytes(nets::build_plan(spec, 0, {}))), expected, 0.005 * expected)
           << name;
     }
 }
@@ -104,8 +104,8 @@ TEST(Traced, MemoryIsThatOfPyTorchsTracker) {
                                           std::string("policy.recompute=") + (t.checkpoint ? "full" : "none"),
                                           std::string("policy.amp=") + (bf16 ? "bf16" : "none")});
       const auto tracked = static_cast<double>(bf16 ? t.bf16 : t.fp32);
-      EXPECT_NEAR(static_cast<double>(step_memory(spec, build_plan(spec, 0, {})).arena) / tracked, 1,
-                  bf16 ? 0.09 : 0.03)
+      EXPECT_NEAR(static_cast<double>(nets::step_memory(spec, nets::build_plan(spec, 0, {})).arena) / tracked,
+                  1, bf16 ? 0.09 : 0.03)
           << t.net << (t.checkpoint ? " checkpointed" : "") << (bf16 ? " bf16" : "");
     }
 }
@@ -115,7 +115,8 @@ TEST(Traced, DataParallelRanksHoldBucketsOfAllGradients) {
     const RunSpec spec =
         traced("vit", {"policy.micro_batch=8", "train.global_batch=" + std::to_string(8 * dp),
                        "layout.dp=" + std::to_string(dp), zero});
-    return step_memory(spec, build_plan(spec, 0, {})).by_kind[static_cast<int>(BufferKind::grads)];
+    return nets::step_memory(spec, nets::build_plan(spec, 0, {}))
+        .by_kind[static_cast<int>(BufferKind::grads)];
   };
   const int64_t gradients = 4 * traced_net(fixture("vit"))->parameter_count();
   EXPECT_EQ(memory(2, "policy.zero=0") - memory(1, "policy.zero=0"), gradients);
@@ -127,7 +128,7 @@ TEST(Traced, RecomputesByParts) {
   const auto with = [&](const std::string& more) {
     std::vector<std::string> all = one;
     all.push_back(more);
-    return build_plan(traced("vit", all), 0, {});
+    return nets::build_plan(traced("vit", all), 0, {});
   };
   const Plan kept = with("policy.recompute=none"), again = with("policy.recompute=full");
   // A block keeps its input, tokens x width f32.
@@ -154,10 +155,10 @@ TEST(Traced, EveryLayoutThatItTakesFitsTogether) {
       std::vector<std::string> all{"policy.micro_batch=1", "train.global_batch=8"};
       all.insert(all.end(), layout.begin(), layout.end());
       const RunSpec spec = traced(name, all);
-      EXPECT_NO_THROW(check_world(spec, Workspace{})) << name << " " << layout[0];
+      EXPECT_NO_THROW(nets::check_world(spec, Workspace{})) << name << " " << layout[0];
       int64_t parameters = 0;
       for (int rank = 0; rank < spec.layout.world(); ++rank) {
-        const Plan plan = build_plan(spec, rank, {});
+        const Plan plan = nets::build_plan(spec, rank, {});
         EXPECT_NO_THROW(link(plan, plan.train));
         if (coords_of(spec.layout, rank).dp == 0)
           for (const Param& p : plan.params) parameters += p.count;
@@ -170,18 +171,18 @@ TEST(Traced, SharedWeightsLieOnceOrAtBothEnds) {
   for (const char* zero : {"0", "1", "3"}) {
     const RunSpec spec = traced("tied", {"policy.micro_batch=2", "train.global_batch=8", "layout.dp=2",
                                          "policy.zero=" + std::string(zero)});
-    const Plan plan = build_plan(spec, 0, {});
+    const Plan plan = nets::build_plan(spec, 0, {});
     EXPECT_EQ(plan.parameter_count(), traced_net(fixture("tied"))->parameter_count());
-    EXPECT_NO_THROW(check_world(spec, Workspace{})) << zero;
+    EXPECT_NO_THROW(nets::check_world(spec, Workspace{})) << zero;
   }
   // Both ends of a pipeline hold a copy, and sum its gradients.
   for (const char* policy : {"policy.zero=0", "policy.zero=2", "policy.amp=bf16"}) {
     const RunSpec spec = traced(
         "tied", {"layout.pp=2", "layout.dp=2", "policy.micro_batch=2", "train.global_batch=8", policy});
-    EXPECT_NO_THROW(check_world(spec, Workspace{})) << policy;
+    EXPECT_NO_THROW(nets::check_world(spec, Workspace{})) << policy;
     int64_t held = 0, sums = 0;
     for (int rank = 0; rank < spec.layout.world(); ++rank) {
-      const Plan plan = build_plan(spec, rank, {});
+      const Plan plan = nets::build_plan(spec, rank, {});
       EXPECT_NO_THROW(link(plan, plan.train));
       if (coords_of(spec.layout, rank).dp != 0) continue;
       for (const Param& p : plan.params) held += p.count;
@@ -204,8 +205,8 @@ TEST(Traced, WordsCutLinearLayersOverRanks) {
   };
   for (const char* amp : {"policy.amp=none", "policy.amp=bf16"}) {
     const RunSpec spec = with({"layout.tp=2", amp});
-    EXPECT_NO_THROW(check_world(spec, Workspace{}));
-    const Plan whole = build_plan(with({amp}), 0, {}), half = build_plan(spec, 0, {});
+    EXPECT_NO_THROW(nets::check_world(spec, Workspace{}));
+    const Plan whole = nets::build_plan(with({amp}), 0, {}), half = nets::build_plan(spec, 0, {});
     EXPECT_EQ(half.parameter_count(), whole.parameter_count());
     int64_t held = 0, all_reduces = 0;
     for (const Param& p : half.params) held += p.count;
@@ -218,7 +219,7 @@ TEST(Traced, WordsCutLinearLayersOverRanks) {
     EXPECT_LT(saved_bytes(half), saved_bytes(whole));
   }
   EXPECT_NO_THROW(
-      check_world(with({"layout.tp=2", "layout.pp=2", "policy.zero=1", "layout.dp=2"}), Workspace{}));
+      nets::check_world(with({"layout.tp=2", "layout.pp=2", "policy.zero=1", "layout.dp=2"}), Workspace{}));
   for (const auto& [words, says] :
        std::map<std::string, std::string>{{"['blocks.*.attn.qkv: columns']", "proj"},
                                           {"['blocks.*.fc1: columns', 'blocks.*.fc2: columns']", "fc2"},
@@ -235,8 +236,8 @@ TEST(Traced, WordsCutLinearLayersOverRanks) {
 }
 
 TEST(Traced, CompiledHasFewerKernelsAndTheSameProducts) {
-  const Plan eager = build_plan(traced("vit"), 0, {}),
-             compiled = build_plan(traced("vit", {"net.compiled=true"}), 0, {});
+  const Plan eager = nets::build_plan(traced("vit"), 0, {}),
+             compiled = nets::build_plan(traced("vit", {"net.compiled=true"}), 0, {});
   EXPECT_LT(compiled.ops.size(), eager.ops.size());
   for (const Pass pass : {Pass::forward, Pass::backward})
     EXPECT_EQ(flops_of(eager, pass), flops_of(compiled, pass));
@@ -245,12 +246,12 @@ TEST(Traced, CompiledHasFewerKernelsAndTheSameProducts) {
 
 TEST(Traced, EqualBlocksStandForEachOther) {
   const RunSpec spec = traced("vit");
-  const std::vector<Part> parts = parts_of(spec.net);
+  const std::vector<Part> parts = nets::parts_of(spec.net);
   ASSERT_EQ(parts.size(), 6u);
   EXPECT_EQ(parts[2].path, "blocks.1");
   for (int i = 1; i <= 4; ++i) EXPECT_EQ(parts[i].same_as, 1);
-  EXPECT_EQ(parts_of(distinct_parts(spec.net)).size(), 5u);
-  EXPECT_EQ(cuts_of(spec.net, 2), (std::vector<int32_t>{0, 3, 6}));
+  EXPECT_EQ(nets::parts_of(nets::distinct_parts(spec.net)).size(), 5u);
+  EXPECT_EQ(nets::cuts_of(spec.net, 2), (std::vector<int32_t>{0, 3, 6}));
 }
 
 TEST(Traced, RefusesWhatItCannotTake) {
@@ -266,7 +267,7 @@ TEST(Traced, RefusesWhatItCannotTake) {
         << words << ": " << refusal(vit, {words, "train.global_batch=16"});
   const RunSpec spec = traced("vit");
   try {
-    require_kernels(spec, build_plan(spec, 0, {}));
+    nets::require_kernels(spec, nets::build_plan(spec, 0, {}));
     FAIL() << "a recorded net has no kernels";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("run.command"), std::string::npos) << e.what();
@@ -298,4 +299,4 @@ TEST(Traced, DamagedFilesAreOneError) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

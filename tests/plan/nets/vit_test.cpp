@@ -8,7 +8,7 @@
 #include "model/plan/ops/work.h"
 #include "tests/plan/plans.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
 int64_t kind_bytes(const Plan& plan, BufferKind k) {
@@ -38,7 +38,7 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
                         Case{"vit-1536", 350135808, 3993}, Case{"vit-1536-p4", 365849088, 30389}}) {
     SCOPED_TRACE(c.model);
     const RunSpec spec = spec_of(c.model);
-    const Plan plan = build_plan(spec, 0, no_workspace);
+    const Plan plan = nets::build_plan(spec, 0, no_workspace);
     EXPECT_EQ(plan.parameter_count(), c.parameters);
     EXPECT_EQ(parameters(spec.net.vit()), c.parameters);
     const double flops = totals(plan, spec.micro_batch()).forward_flops;
@@ -48,9 +48,9 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     EXPECT_EQ(kind_bytes(plan, BufferKind::params), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::grads), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::adam), 8 * c.parameters);
-    EXPECT_EQ(
-        kind_bytes(build_plan(spec_of(c.model, {"train.optimizer=sgd"}), 0, no_workspace), BufferKind::adam),
-        4 * c.parameters);
+    EXPECT_EQ(kind_bytes(nets::build_plan(spec_of(c.model, {"train.optimizer=sgd"}), 0, no_workspace),
+                         BufferKind::adam),
+              4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::params16), spec.policy.amp == Amp::bf16 ? 2 * c.parameters : 0);
   }
 }
@@ -61,7 +61,7 @@ TEST(Vit, FlopsDoNotDependOnHowTheBatchIsCut) {
       if (std::stoi(micro) * std::stoi(dp) > 8) continue;
       const RunSpec spec =
           spec_of("vit-tiny", {std::string("policy.micro_batch=") + micro, std::string("layout.dp=") + dp});
-      const Totals t = totals(build_plan(spec, 0, no_workspace), spec.micro_batch());
+      const Totals t = totals(nets::build_plan(spec, 0, no_workspace), spec.micro_batch());
       EXPECT_EQ(t.forward_flops, forward_flops(spec.net.vit()));
       // Backward: twice the linears (without the image's gradient), 5/2 of attention.
       const VitSpec& n = spec.net.vit();
@@ -95,7 +95,7 @@ TEST(Vit, MemoryIsThatOfTheClosedForms) {
               "vit-tiny", {std::string("policy.amp=") + amp, "layout.dp=" + std::to_string(dp),
                            "policy.micro_batch=" + std::to_string(micro),
                            std::string("policy.schedule=") + schedule, "data.workers=3", "data.prefetch=2"});
-          const Plan plan = build_plan(spec, 0, no_workspace);
+          const Plan plan = nets::build_plan(spec, 0, no_workspace);
           const VitSpec& n = spec.net.vit();
           const int64_t slots = std::string(schedule) == "gpipe" ? 8 / (dp * micro) : 1;
           EXPECT_EQ(kind_bytes(plan, BufferKind::saved),
@@ -120,8 +120,8 @@ TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
           full.insert(full.end(), {"policy.recompute=full", std::string("policy.recompute_method=") + method,
                                    "policy.recompute_num_layers=" + number});
           const RunSpec spec = spec_of("vit-tiny", full);
-          const Plan none = build_plan(spec_of("vit-tiny", words), 0, no_workspace),
-                     plan = build_plan(spec, 0, no_workspace);
+          const Plan none = nets::build_plan(spec_of("vit-tiny", words), 0, no_workspace),
+                     plan = nets::build_plan(spec, 0, no_workspace);
           VitSpec n = spec.net.vit();
           const int64_t a = spec.policy.amp == Amp::bf16 ? 2 : 4;
           const int64_t L = depth, R = 2 * n.tokens(), D = n.embed_dim;
@@ -147,7 +147,7 @@ TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
 TEST(Vit, GapsBetweenParametersStaySmall) {  // sizes not divisible by 64 bytes
   const RunSpec spec = spec_of("vit-tiny", {"net.embed_dim=36", "net.num_heads=4", "net.in_channels=3",
                                             "net.out_channels=3", "net.patch_size=2"});
-  const Plan plan = build_plan(spec, 0, no_workspace);
+  const Plan plan = nets::build_plan(spec, 0, no_workspace);
   EXPECT_EQ(plan.parameter_count(), parameters(spec.net.vit()));
   const int64_t gaps = plan.params_all.count - plan.parameter_count();
   EXPECT_GT(gaps, 0);
@@ -198,7 +198,7 @@ TEST(Vit, BucketsReduceEveryGradientOnceWhateverTheirSize) {
     const RunSpec spec = spec_of("vit-tiny", overrides);
     std::vector<Plan> plans;
     plans.reserve(dp);
-    for (int r = 0; r < dp; ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+    for (int r = 0; r < dp; ++r) plans.push_back(nets::build_plan(spec, r, odd_workspace));
     EXPECT_NO_THROW(check(plans));
     const Plan& plan = plans[static_cast<size_t>(random() % dp)];
     for (const int times : reductions(plan)) ASSERT_EQ(times, 1);
@@ -256,7 +256,7 @@ TEST(Vit, WhatCannotBeExecutedIsRefusedWithAMend) {
     SCOPED_TRACE(key);
     const std::string name = std::string(key).substr(0, std::string(key).find('='));
     try {
-      build_plan(spec_of("vit-tiny", {key}), 0, no_workspace);
+      nets::build_plan(spec_of("vit-tiny", {key}), 0, no_workspace);
       ADD_FAILURE() << "was planned";
     } catch (const ConfigError& e) {
       const std::string text = e.what();
@@ -268,4 +268,4 @@ TEST(Vit, WhatCannotBeExecutedIsRefusedWithAMend) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -6,16 +6,16 @@
 
 #include "model/nets/windows/windows.h"
 
-namespace isobar {
+namespace isobar::plan {
 
 /// For each grid row, the rows that it attends to; -1 stands for all zeros of its window. As published codes
 /// do: roll, pad on both sides, cut into windows, and mask what wrapped around and the padding. Aurora's
 /// masks only shifted windows, and three regions an axis (the last two of a circle are one).
-inline std::map<int64_t, std::multiset<int64_t>> published(const WindowGrid& of) {
+inline std::map<int64_t, std::multiset<int64_t>> published(const nets::WindowGrid& of) {
   using Row = std::array<int64_t, 3>;
-  const Sizes3& grid = of.grid;
+  const nets::Sizes3& grid = of.grid;
   const bool shifted = of.shifted;
-  Sizes3 window = of.window, shift{}, pad{}, padded{};
+  nets::Sizes3 window = of.window, shift{}, pad{}, padded{};
   for (int i = 0; i < 3; ++i) {
     shift[i] = shifted ? window[i] / 2 : 0;
     if (grid[i] <= window[i]) shift[i] = 0, window[i] = grid[i];
@@ -57,4 +57,4 @@ inline std::map<int64_t, std::multiset<int64_t>> published(const WindowGrid& of)
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::plan

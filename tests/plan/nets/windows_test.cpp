@@ -9,27 +9,27 @@
 #include "model/nets/windows/bands.h"
 #include "model/nets/windows/relative_bias.h"
 
-namespace isobar {
+namespace isobar::plan {
 namespace {
 
-std::string text_of(const WindowGrid& of) {
-  const auto sizes = [](const Sizes3& s) {
+std::string text_of(const nets::WindowGrid& of) {
+  const auto sizes = [](const nets::Sizes3& s) {
     return std::to_string(s[0]) + "x" + std::to_string(s[1]) + "x" + std::to_string(s[2]);
   };
   return sizes(of.grid) + " in " + sizes(of.window) + (of.shifted ? " shifted" : "") +
          (of.circle ? "" : ", no circle") + (of.as_aurora ? ", Aurora's" : "");
 }
 
-void expect_windows(const WindowGrid& of, int64_t batch) {
+void expect_windows(const nets::WindowGrid& of, int64_t batch) {
   SCOPED_TRACE(text_of(of));
-  const WindowOrder order(of, batch);
+  const nets::WindowOrder order(of, batch);
   const int64_t rows = of.rows();
   const std::vector<int32_t> from = order.from(), to = order.to();
   ASSERT_EQ(static_cast<int64_t>(from.size()), order.rows());
   ASSERT_EQ(static_cast<int64_t>(to.size()), batch * rows);
   const auto wanted = published(of);
   int64_t place = 0, seen = 0;
-  for (const WindowRun& run : order.runs())
+  for (const nets::WindowRun& run : order.runs())
     for (int64_t i = 0; i < run.segments; ++i, place += run.length) {
       std::multiset<int64_t> members;
       int64_t sample = -1;
@@ -53,7 +53,7 @@ void expect_windows(const WindowGrid& of, int64_t batch) {
 }
 
 // Aurora's, and plain ones of a globe and of a region, by length or by sides
-WindowGrid drawn(std::mt19937_64& random, WindowGrid of) {
+nets::WindowGrid drawn(std::mt19937_64& random, nets::WindowGrid of) {
   of.circle = random() % 2 == 0;
   of.as_aurora = of.circle && random() % 2 == 0;
   of.by_sides = !of.as_aurora && random() % 2 == 0;
@@ -63,7 +63,7 @@ WindowGrid drawn(std::mt19937_64& random, WindowGrid of) {
 TEST(Windows, AttendAsPublished) {
   for (const bool aurora : {false, true})
     for (const bool shifted : {false, true}) {
-      const auto expect = [&](const Sizes3& grid, const Sizes3& window, int64_t batch) {
+      const auto expect = [&](const nets::Sizes3& grid, const nets::Sizes3& window, int64_t batch) {
         expect_windows({.grid = grid, .window = window, .shifted = shifted, .as_aurora = aurora}, batch);
       };
       expect({4, 45, 90}, {2, 6, 12}, 1);  // the coarsest grid of 0.25 degrees
@@ -75,7 +75,7 @@ TEST(Windows, AttendAsPublished) {
     return from + static_cast<int64_t>(random() % static_cast<uint64_t>(to - from + 1));
   };
   for (int i = 0; i < 120; ++i) {
-    const Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
+    const nets::Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
     expect_windows(drawn(random, {.grid = {window[0] * draw(1, 3), draw(1, 20), draw(1, 20)},
                                   .window = window,
                                   .shifted = draw(0, 1) == 1}),
@@ -84,7 +84,7 @@ TEST(Windows, AttendAsPublished) {
 }
 
 TEST(Windows, FillUpAttentionWithSegmentsOfFewLengths) {
-  const WindowOrder order({.grid = {4, 180, 360}, .window = {2, 6, 12}, .shifted = true}, 1);
+  const nets::WindowOrder order({.grid = {4, 180, 360}, .window = {2, 6, 12}, .shifted = true}, 1);
   EXPECT_LE(order.runs().size(), 4u);
   EXPECT_EQ(order.rows(), 4 * 180 * 360);  // sizes divisible by windows: no padding
 }
@@ -92,13 +92,13 @@ TEST(Windows, FillUpAttentionWithSegmentsOfFewLengths) {
 // Row i of a segment is row i, in row-major order, of a box whose sides its run gives.
 TEST(Windows, BySidesHaveRowsInTheOrderOfABox) {
   for (const bool circle : {true, false}) {
-    const WindowGrid of{
+    const nets::WindowGrid of{
         .grid = {1, 7, 9}, .window = {1, 3, 4}, .shifted = true, .circle = circle, .by_sides = true};
-    const WindowOrder order(of, 2);
+    const nets::WindowOrder order(of, 2);
     const std::vector<int32_t> from = order.from();
     size_t at = 0;
-    std::set<Sizes3> seen;
-    for (const WindowRun& run : order.runs()) {
+    std::set<nets::Sizes3> seen;
+    for (const nets::WindowRun& run : order.runs()) {
       ASSERT_EQ(run.sides[0] * run.sides[1] * run.sides[2], run.length);
       EXPECT_TRUE(seen.insert(run.sides).second);
       for (int64_t s = 0; s < run.segments; ++s)
@@ -113,80 +113,82 @@ TEST(Windows, BySidesHaveRowsInTheOrderOfABox) {
 }
 
 TEST(Windows, NumberTheDistancesOfTheirPairs) {
-  EXPECT_EQ(distances({1, 3, 4}), 35);
+  EXPECT_EQ(nets::distances({1, 3, 4}), 35);
   // From key to query: the same place is in the middle of the table.
-  const std::vector<int32_t> of = distances_of({1, 3, 4}, {1, 2, 2});
+  const std::vector<int32_t> of = nets::distances_of({1, 3, 4}, {1, 2, 2});
   EXPECT_EQ(of, (std::vector<int32_t>{17, 18, 24, 25, 16, 17, 23, 24, 10, 11, 17, 18, 9, 10, 16, 17}));
 }
 
 // ---- bands of latitudes ----
 
 TEST(Bands, EndWhereTheCoarsestRowsEnd) {
-  EXPECT_EQ(bands_at({180, 90, 45}, 2, 4).begins, (std::vector<int64_t>{0, 12, 23, 34, 45}));
-  EXPECT_EQ(bands_at({180, 90, 45}, 0, 4).begins, (std::vector<int64_t>{0, 48, 92, 136, 180}));
-  EXPECT_EQ(bands_at({5}, 0, 4).begins, (std::vector<int64_t>{0, 2, 3, 4, 5}));
-  EXPECT_EQ(bands_at({7, 4, 2}, 0, 2).begins, (std::vector<int64_t>{0, 4, 7}));
+  EXPECT_EQ(nets::bands_at({180, 90, 45}, 2, 4).begins, (std::vector<int64_t>{0, 12, 23, 34, 45}));
+  EXPECT_EQ(nets::bands_at({180, 90, 45}, 0, 4).begins, (std::vector<int64_t>{0, 48, 92, 136, 180}));
+  EXPECT_EQ(nets::bands_at({5}, 0, 4).begins, (std::vector<int64_t>{0, 2, 3, 4, 5}));
+  EXPECT_EQ(nets::bands_at({7, 4, 2}, 0, 2).begins, (std::vector<int64_t>{0, 4, 7}));
 }
 
 // Moves row by row, as the ops and an all-to-all do: contents of each rank's windows, and rows returned to
 // its band
-void expect_exchange(const WindowGrid& of, int64_t batch, int64_t ranks) {
+void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
   SCOPED_TRACE(text_of(of) + " over " + std::to_string(ranks));
-  const Sizes3& grid = of.grid;
-  const Bands bands = bands_at({grid[1]}, 0, ranks);
+  const nets::Sizes3& grid = of.grid;
+  const nets::Bands bands = nets::bands_at({grid[1]}, 0, ranks);
   std::vector<std::vector<int32_t>> from;
   for (int64_t r = 0; r < ranks; ++r) {
-    const WindowOrder order(of, batch, bands, r);
+    const nets::WindowOrder order(of, batch, bands, r);
     from.push_back(order.from());
     ASSERT_EQ(static_cast<int64_t>(from.back().size()), order.rows());
   }
   // All ranks' windows together are those of the whole grid.
   std::multiset<std::vector<int32_t>> cut, whole;
-  const auto collect = [&](const WindowOrder& order, std::multiset<std::vector<int32_t>>& to) {
+  const auto collect = [&](const nets::WindowOrder& order, std::multiset<std::vector<int32_t>>& to) {
     const std::vector<int32_t> rows = order.from();
     auto at = rows.begin();
-    for (const WindowRun& run : order.runs())
+    for (const nets::WindowRun& run : order.runs())
       for (int64_t i = 0; i < run.segments; ++i, at += run.length) {
         std::vector<int32_t> segment(at, at + run.length);
         if (segment != std::vector<int32_t>{-1}) to.insert(std::move(segment));
       }
   };
-  std::vector<RowExchange> x;
+  std::vector<nets::RowExchange> x;
   std::vector<std::vector<int32_t>> band;  // rows of the whole grid
   for (int64_t r = 0; r < ranks; ++r) {
-    collect(WindowOrder(of, batch, bands, r), cut);
-    x.push_back(exchange_of(grid, batch, bands, from, r));
+    collect(nets::WindowOrder(of, batch, bands, r), cut);
+    x.push_back(nets::exchange_of(grid, batch, bands, from, r));
     band.emplace_back();
     for (int64_t level = 0; level < batch * grid[0]; ++level)
       for (int64_t h = bands.first(r); h < bands.first(r) + bands.rows(r); ++h)
         for (int64_t w = 0; w < grid[2]; ++w)
           band.back().push_back(static_cast<int32_t>((level * grid[1] + h) * grid[2] + w));
   }
-  collect(WindowOrder(of, batch), whole);
+  collect(nets::WindowOrder(of, batch), whole);
   ASSERT_EQ(cut, whole);
   // Rows arriving at each rank, by sender
-  const auto moved = [&](const std::vector<std::vector<int32_t>>& held,
-                         std::vector<int32_t> RowExchange::*list, std::vector<int64_t> RowExchange::*send,
-                         std::vector<int64_t> RowExchange::*receive) {
-    std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
-    for (size_t to = 0; to < arrived.size(); ++to)
-      for (size_t of = 0; of < arrived.size(); ++of) {
-        const std::vector<int64_t>& counts = x[of].*send;
-        size_t first = 0;
-        for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
-        EXPECT_EQ(counts[to], (x[to].*receive)[of]);
-        for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
-          arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].*list).at(i))));
-      }
-    return arrived;
-  };
+  const auto moved =
+      [&](const std::vector<std::vector<int32_t>>& held, std::vector<int32_t> nets::RowExchange::*list,
+          std::vector<int64_t> nets::RowExchange::*send, std::vector<int64_t> nets::RowExchange::*receive) {
+        std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
+        for (size_t to = 0; to < arrived.size(); ++to)
+          for (size_t of = 0; of < arrived.size(); ++of) {
+            const std::vector<int64_t>& counts = x[of].*send;
+            size_t first = 0;
+            for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
+            EXPECT_EQ(counts[to], (x[to].*receive)[of]);
+            for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
+              arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].*list).at(i))));
+          }
+        return arrived;
+      };
   const auto picked = [](const std::vector<int32_t>& own, const std::vector<int32_t>& others, int32_t i,
                          int32_t j) {
     EXPECT_TRUE(i < 0 || j < 0) << "from two places";
     return i >= 0 ? own.at(static_cast<size_t>(i)) : j >= 0 ? others.at(static_cast<size_t>(j)) : -1;
   };
-  const auto there = moved(band, &RowExchange::sent, &RowExchange::send, &RowExchange::receive);
-  const auto back = moved(from, &RowExchange::returned, &RowExchange::receive, &RowExchange::send);
+  const auto there =
+      moved(band, &nets::RowExchange::sent, &nets::RowExchange::send, &nets::RowExchange::receive);
+  const auto back =
+      moved(from, &nets::RowExchange::returned, &nets::RowExchange::receive, &nets::RowExchange::send);
   bool any = false;
   for (size_t r = 0; r < x.size(); ++r) {
     for (size_t i = 0; i < from[r].size(); ++i)
@@ -195,12 +197,12 @@ void expect_exchange(const WindowGrid& of, int64_t batch, int64_t ranks) {
       ASSERT_EQ(picked(from[r], back[r], x[r].to_own[i], x[r].to_others[i]), band[r][i]);
     any = any || !x[r].sent.empty();
   }
-  for (const RowExchange& of : x) EXPECT_EQ(of.any, any);
+  for (const nets::RowExchange& of : x) EXPECT_EQ(of.any, any);
 }
 
 TEST(Bands, ExchangeTheRowsOfWindowsThatTheyShare) {
   for (const bool aurora : {false, true}) {
-    const auto expect = [&](const Sizes3& grid, bool shifted, int64_t batch) {
+    const auto expect = [&](const nets::Sizes3& grid, bool shifted, int64_t batch) {
       expect_exchange({.grid = grid, .window = {2, 6, 12}, .shifted = shifted, .as_aurora = aurora}, batch,
                       4);
     };
@@ -213,7 +215,7 @@ TEST(Bands, ExchangeTheRowsOfWindowsThatTheyShare) {
     return from + static_cast<int64_t>(random() % static_cast<uint64_t>(to - from + 1));
   };
   for (int i = 0; i < 60; ++i) {
-    const Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
+    const nets::Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
     const int64_t rows = draw(1, 20);
     expect_exchange(drawn(random, {.grid = {window[0] * draw(1, 2), rows, draw(1, 12)},
                                    .window = window,
@@ -223,4 +225,4 @@ TEST(Bands, ExchangeTheRowsOfWindowsThatTheyShare) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::plan

@@ -148,7 +148,7 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
 
 // ---- ops ----
 
-Attention attention_of(const AttentionAttrs& a, DType act, bool biased) {
+Attention attention_of(const plan::AttentionAttrs& a, DType act, bool biased) {
   return {a.batch,  a.heads, a.kv_heads, a.tq,          a.tk,
           a.d,      a.scale, a.causal,   act,           a.ld_q,
           a.ld_kv,  a.ld_o,  a.tf32,     a.last_counts, a.causal ? a.token0 : -1,
@@ -158,7 +158,7 @@ Attention attention_of(const AttentionAttrs& a, DType act, bool biased) {
 namespace {
 
 // The workspace depends on the number of threads, which may have changed since planning.
-template <OpKind K>
+template <plan::OpKind K>
 void check_workspace(const CpuCall<K>& c) {
   const int threads = omp_get_max_threads();
   const int64_t planned = c.view_out("workspace").count * static_cast<int64_t>(sizeof(float));
@@ -170,20 +170,20 @@ void check_workspace(const CpuCall<K>& c) {
                            " bytes); call omp_set_num_threads with what was planned");
 }
 
-template <OpKind K>
+template <plan::OpKind K>
 Attention shape_of(const CpuCall<K>& c) {
   Attention a = attention_of(c.a, c.type_in("q"), static_cast<bool>(c.in("bias")));
   a.bias = c.in("bias");
   return a;
 }
 
-void run_attention(const CpuCall<OpKind::attention>& c) {
+void run_attention(const CpuCall<plan::OpKind::attention>& c) {
   check_workspace(c);
   attention_forward(shape_of(c), c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"),
                     c.out("workspace"));
 }
 
-void run_attention_backward(const CpuCall<OpKind::attention_backward>& c) {
+void run_attention_backward(const CpuCall<plan::OpKind::attention_backward>& c) {
   check_workspace(c);
   Attention a = shape_of(c);
   a.dbias = c.out("dbias");
@@ -202,14 +202,14 @@ CpuRows attention_ops() {
 
 namespace isobar {
 
-Workspace cpu_workspace(int threads) {
-  return [threads](const Op& op) -> int64_t {
-    if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
+plan::Workspace cpu_workspace(int threads) {
+  return [threads](const plan::Op& op) -> int64_t {
+    if (op.kind != plan::OpKind::attention && op.kind != plan::OpKind::attention_backward) return 0;
     // Buffers are not declared yet when a plan asks, so this covers the wider type.
-    const bool backward = op.kind == OpKind::attention_backward;
+    const bool backward = op.kind == plan::OpKind::attention_backward;
     const auto bytes = [&](DType act) {
-      const auto biased = static_cast<bool>(bias_of_scores(op));
-      return cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), act, biased), backward,
+      const auto biased = static_cast<bool>(plan::bias_of_scores(op));
+      return cpu::attention_workspace(cpu::attention_of(op.as<plan::AttentionAttrs>(), act, biased), backward,
                                       threads);
     };
     return std::max(bytes(DType::f32), bytes(DType::bf16));

@@ -57,7 +57,7 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
 
 namespace {
 
-void run_attention_merge(const CpuCall<OpKind::attention_merge>& c) {
+void run_attention_merge(const CpuCall<plan::OpKind::attention_merge>& c) {
   attention_merge(attention_of(c.a.of, c.type_in("o")), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
                   c.out("lse"));
 }

@@ -69,13 +69,13 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
 
 namespace {
 
-void run_embedding(const CpuCall<OpKind::embedding>& c) {
+void run_embedding(const CpuCall<plan::OpKind::embedding>& c) {
   embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
              c.type_in("table"), c.type_out("x")},
             c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"));
 }
 
-void run_embedding_backward(const CpuCall<OpKind::embedding_backward>& c) {
+void run_embedding_backward(const CpuCall<plan::OpKind::embedding_backward>& c) {
   embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
                       DType::f32, c.type_in("dx")},
                      c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),

@@ -254,18 +254,18 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 
 namespace {
 
-Route route_of(const RouteAttrs& a) {
+Route route_of(const plan::RouteAttrs& a) {
   return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
           a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
 }
 
-void run_route(const CpuCall<OpKind::route>& c) {
+void run_route(const CpuCall<plan::OpKind::route>& c) {
   route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")});
 }
 
-void run_route_backward(const CpuCall<OpKind::route_backward>& c) {
+void run_route_backward(const CpuCall<plan::OpKind::route_backward>& c) {
   const float* const scalars = c.in("scalars");
   const DType act = c.type_out("dlogits");
   const Routing routing{.order = nullptr,
@@ -275,17 +275,17 @@ void run_route_backward(const CpuCall<OpKind::route_backward>& c) {
                         .weights = c.in("weights"),
                         .lse = c.in("lse"),
                         .sums = c.in("sums")};
-  const float scale = act == DType::f16 && scalars ? scalars[kLossScale] : 1;
+  const float scale = act == DType::f16 && scalars ? scalars[plan::kLossScale] : 1;
   route_backward(route_of(c.a), c.in("logits"), routing, c.in("dweights"), scale, padding_of(scalars), act,
                  c.out("dlogits"));
 }
 
-void run_router_metrics(const CpuCall<OpKind::router_metrics>& c) {
+void run_router_metrics(const CpuCall<plan::OpKind::router_metrics>& c) {
   router_metrics(route_of(c.a), c.in("sums"), c.a.weight, padding_of(c.in("scalars")), c.out("metrics"),
                  c.out("load"));
 }
 
-void run_shift_bias(const CpuCall<OpKind::shift_bias>& c) {
+void run_shift_bias(const CpuCall<plan::OpKind::shift_bias>& c) {
   const float* const load = c.in("load");
   float* const bias = c.out("bias");
   const double mean = std::accumulate(load, load + c.a.cols, 0.0) / static_cast<double>(c.a.cols);
@@ -296,7 +296,7 @@ void run_shift_bias(const CpuCall<OpKind::shift_bias>& c) {
 }
 
 // An expert's copies of all ranks come together.
-void run_expert_offsets(const CpuCall<OpKind::expert_offsets>& c) {
+void run_expert_offsets(const CpuCall<plan::OpKind::expert_offsets>& c) {
   const int32_t* const all = c.in("all");
   int32_t* const offsets = c.out("offsets");
   offsets[0] = 0;
@@ -309,19 +309,19 @@ void run_expert_offsets(const CpuCall<OpKind::expert_offsets>& c) {
   }
 }
 
-void run_dispatch(const CpuCall<OpKind::dispatch>& c) {
+void run_dispatch(const CpuCall<plan::OpKind::dispatch>& c) {
   const DType act = c.type_in("x");
   gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
          nullptr, c.out("y"));
 }
 
-void run_combine(const CpuCall<OpKind::combine>& c) {
+void run_combine(const CpuCall<plan::OpKind::combine>& c) {
   const int32_t* const offsets = c.in("offsets");
   const int64_t end = offsets ? offsets[c.view_in("offsets").count - 1] : c.a.rows * c.a.top;
   combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), end, c.out("y"));
 }
 
-void run_grouped_gemm(const CpuCall<OpKind::grouped_gemm>& c) {
+void run_grouped_gemm(const CpuCall<plan::OpKind::grouped_gemm>& c) {
   const Gemm g{c.a.m,          c.a.n,           c.a.k, c.a.trans_a,    c.a.trans_b, c.type_in("A"),
                c.type_in("B"), c.type_out("C"), false, c.a.accumulate, c.a.tf32};
   grouped_gemm(g, c.a.groups, c.in("offsets"), c.in("A"), c.in("B"), c.out("C"));

@@ -101,16 +101,16 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
 
 namespace {
 
-LatentHeads heads_of(const LatentAttrs& a, DType act) {
+LatentHeads heads_of(const plan::LatentAttrs& a, DType act) {
   return {a.rows, a.heads, a.nope, a.rope, a.v, a.ld, a.tokens, act};
 }
 
-void run_latent_heads(const CpuCall<OpKind::latent_heads>& c) {
+void run_latent_heads(const CpuCall<plan::OpKind::latent_heads>& c) {
   latent_heads(heads_of(c.a, c.type_out("qkv")), c.in("table"), c.in("q"), c.in("kv"), c.in("key"),
                c.out("qkv"));
 }
 
-void run_latent_heads_backward(const CpuCall<OpKind::latent_heads_backward>& c) {
+void run_latent_heads_backward(const CpuCall<plan::OpKind::latent_heads_backward>& c) {
   latent_heads_backward(heads_of(c.a, c.type_in("dqkv")), c.in("table"), c.in("dqkv"), c.out("dq"),
                         c.out("dkv"), c.out("dkey"));
 }

@@ -32,16 +32,16 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
 
 namespace {
 
-RmsNorm norm_of(const NormAttrs& a, DType act, DType stream) {
+RmsNorm norm_of(const plan::NormAttrs& a, DType act, DType stream) {
   return {a.rows, a.cols, a.eps, act, stream, a.heads, a.ld_x, a.ld_h};
 }
 
-void run_rms_norm(const CpuCall<OpKind::rms_norm>& c) {
+void run_rms_norm(const CpuCall<plan::OpKind::rms_norm>& c) {
   rms_norm(norm_of(c.a, c.type_out("h"), c.type_in("residual")), c.in("residual"), c.in("y"), c.in("gamma"),
            c.out("x"), c.out("h"), c.out("rstd"));
 }
 
-void run_rms_norm_backward(const CpuCall<OpKind::rms_norm_backward>& c) {
+void run_rms_norm_backward(const CpuCall<plan::OpKind::rms_norm_backward>& c) {
   rms_norm_backward(norm_of(c.a, c.type_in("dh"), c.type_in("x")), c.in("x"), c.in("rstd"), c.in("gamma"),
                     c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"), c.a.accumulate);
 }

@@ -17,15 +17,15 @@ void rotary(const Rotary& p, bool backward, const float* table, void* x) {
 
 namespace {
 
-Rotary rotary_of(const RotaryAttrs& a, DType act) {
+Rotary rotary_of(const plan::RotaryAttrs& a, DType act) {
   return {a.rows, a.cols, a.ld, a.d, a.tokens, act};
 }
 
-void run_rotary(const CpuCall<OpKind::rotary>& c) {
+void run_rotary(const CpuCall<plan::OpKind::rotary>& c) {
   rotary(rotary_of(c.a, c.type_out("qk")), false, c.in("table"), c.out("qk"));
 }
 
-void run_rotary_backward(const CpuCall<OpKind::rotary_backward>& c) {
+void run_rotary_backward(const CpuCall<plan::OpKind::rotary_backward>& c) {
   rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"));
 }
 

@@ -38,11 +38,11 @@ int64_t rows_of(const Call& c) {
   return offsets == nullptr ? c.a.rows : offsets[c.view_in("offsets").count - 1];
 }
 
-void run_swiglu(const CpuCall<OpKind::swiglu>& c) {
+void run_swiglu(const CpuCall<plan::OpKind::swiglu>& c) {
   swiglu(rows_of(c), c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.in("scale"));
 }
 
-void run_swiglu_backward(const CpuCall<OpKind::swiglu_backward>& c) {
+void run_swiglu_backward(const CpuCall<plan::OpKind::swiglu_backward>& c) {
   swiglu_backward(rows_of(c), c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.in("scale"),
                   c.out("dscale"));
 }

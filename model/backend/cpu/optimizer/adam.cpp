@@ -35,20 +35,20 @@ void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v,
 
 // As PyTorch's GradScaler: backoff by a half, growth by two.
 void loss_scale(const LossScale& p, float* norm2, float* scalars) {
-  const float scale = scalars[kLossScale];
+  const float scale = scalars[plan::kLossScale];
   if (!std::isfinite(*norm2)) {
-    scalars[kUnscale] = 0;
-    scalars[kLossScale] = std::max(scale / 2, p.least);
-    scalars[kGoodSteps] = 0;
+    scalars[plan::kUnscale] = 0;
+    scalars[plan::kLossScale] = std::max(scale / 2, p.least);
+    scalars[plan::kGoodSteps] = 0;
     return;
   }
   *norm2 = *norm2 / scale / scale;
-  scalars[kUnscale] = 1 / scale;
-  scalars[kStep] += 1;
-  scalars[kGoodSteps] += 1;
-  if (static_cast<int64_t>(scalars[kGoodSteps]) < p.window) return;
-  scalars[kGoodSteps] = 0;
-  if (std::isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
+  scalars[plan::kUnscale] = 1 / scale;
+  scalars[plan::kStep] += 1;
+  scalars[plan::kGoodSteps] += 1;
+  if (static_cast<int64_t>(scalars[plan::kGoodSteps]) < p.window) return;
+  scalars[plan::kGoodSteps] = 0;
+  if (std::isfinite(scale * 2)) scalars[plan::kLossScale] = scale * 2;
 }
 
 }  // namespace isobar::cpu

@@ -25,13 +25,13 @@ void swap(int64_t n, float* x, float* y) {
 
 namespace {
 
-void run_average(const CpuCall<OpKind::average>& c) {
+void run_average(const CpuCall<plan::OpKind::average>& c) {
   const float* const scalars = c.in("scalars");
-  if (scalars[kUnscale] == 0) return;
+  if (scalars[plan::kUnscale] == 0) return;
   average(c.a.count, c.a.rate, c.in("param"), c.out("average"));
 }
 
-void run_swap(const CpuCall<OpKind::swap>& c) {
+void run_swap(const CpuCall<plan::OpKind::swap>& c) {
   swap(c.a.count, c.out("x"), c.out("y"));
 }
 

@@ -9,20 +9,20 @@
 namespace isobar {
 namespace {
 
-constexpr OpKind kGemm = OpKind::gemm;
+constexpr plan::OpKind kGemm = plan::OpKind::gemm;
 
-bool same(const View& a, const View& b) {
+bool same(const plan::View& a, const plan::View& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.count == b.count;
 }
 
 class RunFinder {
  public:
-  RunFinder(const Plan& plan, const Program& program, const std::vector<View>& wanted)
+  RunFinder(const plan::Plan& plan, const plan::Program& program, const std::vector<plan::View>& wanted)
       : plan_(plan), program_(program) {
-    for (const Instr& i : program.instrs)
-      for (const View& v : op(i).reads)
+    for (const plan::Instr& i : program.instrs)
+      for (const plan::View& v : op(i).reads)
         if (v) ++readers_[v.buffer];
-    for (const View& v : wanted)
+    for (const plan::View& v : wanted)
       if (v) ++readers_[v.buffer];
   }
 
@@ -40,55 +40,58 @@ class RunFinder {
   }
 
  private:
-  const Instr& at(int32_t i) const { return program_.instrs[static_cast<size_t>(i)]; }
-  const Op& op(const Instr& i) const { return plan_.ops[static_cast<size_t>(i.op)]; }
-  bool is_f32(const View& v) const {
+  const plan::Instr& at(int32_t i) const { return program_.instrs[static_cast<size_t>(i)]; }
+  const plan::Op& op(const plan::Instr& i) const { return plan_.ops[static_cast<size_t>(i.op)]; }
+  bool is_f32(const plan::View& v) const {
     return plan_.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32;
   }
 
   // The first operand and the result of a product or an activation
-  static const View& operand(const Op& o) {
-    return o.kind == kGemm ? in<kGemm>(o, "A") : in<OpKind::activation>(o, "u");
+  static const plan::View& operand(const plan::Op& o) {
+    return o.kind == kGemm ? plan::in<kGemm>(o, "A") : plan::in<plan::OpKind::activation>(o, "u");
   }
-  static const View& result(const Op& o) {
-    return o.kind == kGemm ? out<kGemm>(o, "C") : out<OpKind::activation>(o, "g");
+  static const plan::View& result(const plan::Op& o) {
+    return o.kind == kGemm ? plan::out<kGemm>(o, "C") : plan::out<plan::OpKind::activation>(o, "g");
   }
 
-  bool is_layer(const Op& o) const {
+  bool is_layer(const plan::Op& o) const {
     if (o.kind != kGemm) return false;
-    const auto& a = o.as<GemmAttrs>();
+    const auto& a = o.as<plan::GemmAttrs>();
     return a.batch == 0 && !a.trans_a && a.trans_b && !a.accumulate && !a.tf32 && !a.fp8 &&
-           in<kGemm>(o, "bias") && is_f32(in<kGemm>(o, "A")) && is_f32(in<kGemm>(o, "B")) &&
-           is_f32(out<kGemm>(o, "C")) && cpu::takes_layer(a.m, a.n, a.k);
+           plan::in<kGemm>(o, "bias") && is_f32(plan::in<kGemm>(o, "A")) && is_f32(plan::in<kGemm>(o, "B")) &&
+           is_f32(plan::out<kGemm>(o, "C")) && cpu::takes_layer(a.m, a.n, a.k);
   }
 
   // True if the op at `end` is the only reader of its predecessor's result, and does not overwrite the run's
   // input, of which other rows are still to be read.
   bool continues(int32_t first, int32_t end) const {
-    const Instr &before = at(end - 1), &next = at(end);
-    const Op &from = op(before), &to = op(next);
-    const bool activates = to.kind == OpKind::activation && from.kind == OpKind::gemm &&
-                           in<OpKind::activation>(to, "u").count == result(from).count && is_f32(result(to));
+    const plan::Instr &before = at(end - 1), &next = at(end);
+    const plan::Op &from = op(before), &to = op(next);
+    const bool activates = to.kind == plan::OpKind::activation && from.kind == plan::OpKind::gemm &&
+                           plan::in<plan::OpKind::activation>(to, "u").count == result(from).count &&
+                           is_f32(result(to));
     return next.slot == before.slot && next.invocation == before.invocation && next.lane == before.lane &&
-           (activates || (is_layer(to) && to.as<GemmAttrs>().m == op(at(first)).as<GemmAttrs>().m)) &&
+           (activates ||
+            (is_layer(to) && to.as<plan::GemmAttrs>().m == op(at(first)).as<plan::GemmAttrs>().m)) &&
            same(operand(to), result(from)) && readers_.at(operand(to).buffer) == 1 &&
            apart(operand(op(at(first))), result(to), next.slot);
   }
 
-  bool apart(const View& a, const View& b, int32_t slot) const {
-    const auto [a0, a1] = address(plan_, a, slot);
-    const auto [b0, b1] = address(plan_, b, slot);
+  bool apart(const plan::View& a, const plan::View& b, int32_t slot) const {
+    const auto [a0, a1] = plan::address(plan_, a, slot);
+    const auto [b0, b1] = plan::address(plan_, b, slot);
     return a1 <= b0 || b1 <= a0;
   }
 
-  const Plan& plan_;
-  const Program& program_;
+  const plan::Plan& plan_;
+  const plan::Program& program_;
   std::map<int32_t, int> readers_;  // by buffer
 };
 
 }  // namespace
 
-std::vector<RowRun> row_runs(const Plan& plan, const Program& program, const std::vector<View>& wanted) {
+std::vector<RowRun> row_runs(const plan::Plan& plan, const plan::Program& program,
+                             const std::vector<plan::View>& wanted) {
   return RunFinder(plan, program, wanted).all();
 }
 

@@ -19,6 +19,7 @@ struct RowRun {
 
 /// By `first`. `wanted`: the only views of the program's results that are read afterwards. Ops whose results
 /// a backward pass reads are not merged.
-std::vector<RowRun> row_runs(const Plan& plan, const Program& program, const std::vector<View>& wanted);
+std::vector<RowRun> row_runs(const plan::Plan& plan, const plan::Program& program,
+                             const std::vector<plan::View>& wanted);
 
 }  // namespace isobar

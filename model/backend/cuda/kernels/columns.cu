@@ -166,17 +166,17 @@ void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const 
 
 namespace {
 
-void run_activation_backward(const CudaCall<OpKind::activation_backward>& c) {
+void run_activation_backward(const CudaCall<plan::OpKind::activation_backward>& c) {
   activation_backward(c.a.function, c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
                       c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);
 }
 
-void run_column_sum(const CudaCall<OpKind::column_sum>& c) {
+void run_column_sum(const CudaCall<plan::OpKind::column_sum>& c) {
   column_sum(c.a.rows, c.a.cols, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate, c.workspace(),
              c.stream);
 }
 
-void run_period_sum(const CudaCall<OpKind::period_sum>& c) {
+void run_period_sum(const CudaCall<plan::OpKind::period_sum>& c) {
   period_sum(c.a.rows, c.a.cols, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate, c.stream);
 }
 

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
                     const float* __restrict__ scalars, T* dlogits, float* __restrict__ rows_out) {
   const int64_t row = row_of_warp();
   if (row >= c.rows) return;
-  if (scalars != nullptr) slope *= scalars[kLossScale];
+  if (scalars != nullptr) slope *= scalars[plan::kLossScale];
   const int lane = threadIdx.x % 32;
   const int64_t label = column_of(c, labels, row), none = c.cols;
   const float most = largest[row], inverse = 1.0f / sums[row];
@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(kThreads)
     metrics_kernel_of_rows(int64_t rows, int64_t tokens, float weight, const float* __restrict__ rows_in,
                            const float* __restrict__ scalars, float* metrics, int outs) {
   __shared__ double shared[kBlockWarps];
-  const int64_t counted = rows - (scalars == nullptr ? 0 : tokens * static_cast<int64_t>(scalars[kPadding]));
+  const int64_t counted =
+      rows - (scalars == nullptr ? 0 : tokens * static_cast<int64_t>(scalars[plan::kPadding]));
   for (int k = 0; k < outs; ++k) {
     double sum = 0;
     for (int64_t r = threadIdx.x; r < counted; r += kThreads)
@@ -164,21 +165,21 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
 
 namespace {
 
-template <OpKind K>
+template <plan::OpKind K>
 Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
   return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0, c.a.padding, c.a.tokens};
 }
 
-void run_cross_entropy_max(const CudaCall<OpKind::cross_entropy_max>& c) {
+void run_cross_entropy_max(const CudaCall<plan::OpKind::cross_entropy_max>& c) {
   cross_entropy_max(classes_of(c), c.in("logits"), c.out("largest"), c.stream);
 }
 
-void run_cross_entropy_sums(const CudaCall<OpKind::cross_entropy_sums>& c) {
+void run_cross_entropy_sums(const CudaCall<plan::OpKind::cross_entropy_sums>& c) {
   cross_entropy_sums(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
                      c.out("sums"), c.stream);
 }
 
-void run_cross_entropy(const CudaCall<OpKind::cross_entropy>& c) {
+void run_cross_entropy(const CudaCall<plan::OpKind::cross_entropy>& c) {
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
                 c.in("sums"), c.a.weight, c.in("scalars"), c.out("dlogits"), c.out("metrics"),
                 c.view_out("metrics").count > 1, c.workspace(), c.stream);

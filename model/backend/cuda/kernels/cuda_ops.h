@@ -8,19 +8,19 @@ namespace isobar::cuda {
 
 struct CudaLaunch {
   Backend& backend;
-  const Op& op;
+  const plan::Op& op;
   int32_t micro, slot;
   cudaStream_t stream;
   const Backend& memory() const { return backend; }
   /// Throws std::logic_error if the plan has none.
   Address workspace() const { return workspace_at(backend, op, slot); }
-  static Address workspace_at(const Backend& backend, const Op& op, int32_t slot) {
-    const View& v = workspace_of(op);
+  static Address workspace_at(const Backend& backend, const plan::Op& op, int32_t slot) {
+    const plan::View& v = plan::workspace_of(op);
     if (!v) throw std::logic_error(op.path + ": the plan was made without the GPU's workspaces");
     return Address(backend.at(v, slot));
   }
 };
-template <OpKind K>
+template <plan::OpKind K>
 using CudaCall = OpCall<K, CudaLaunch>;
 using CudaRow = KernelRow<CudaLaunch>;
 using CudaRows = std::span<const CudaRow>;
@@ -29,6 +29,6 @@ CudaRows class_ops(), column_ops(), dropout_ops(), expert_ops(), graph_ops(), im
     norm_ops(), optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops();
 
 // Kernels' arguments from an op's attributes
-Patch patch_of(const ImageAttrs& a, DType act);
+Patch patch_of(const plan::ImageAttrs& a, DType act);
 
 }  // namespace isobar::cuda

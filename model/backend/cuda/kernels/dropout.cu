@@ -15,9 +15,9 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n, T* x,
                    uint8_t* __restrict__ mask) {
-  if (scalars[kTraining] == 0) return;
+  if (scalars[plan::kTraining] == 0) return;
   // With loss scaling kStep counts the steps before this one until the step's end.
-  draw.step = static_cast<int64_t>(scalars[kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
+  draw.step = static_cast<int64_t>(scalars[plan::kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
   const int64_t group0 = first / 4, groups = (first + n + 3) / 4 - group0;
   for (int64_t g = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; g < groups;
        g += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -37,7 +37,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_by_mask_kernel(float kept, const float* __restrict__ scalars, const uint8_t* __restrict__ mask,
                            int64_t n, T* x) {
-  if (scalars[kTraining] == 0) return;
+  if (scalars[plan::kTraining] == 0) return;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads)
     x[i] = as<T>(as_float(x[i]) * (mask[i] != 0 ? kept : 0.0f));
@@ -48,8 +48,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     drop_runs_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n,
                      int64_t each, T* x) {
-  if (scalars[kTraining] == 0) return;
-  draw.step = static_cast<int64_t>(scalars[kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
+  if (scalars[plan::kTraining] == 0) return;
+  draw.step = static_cast<int64_t>(scalars[plan::kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
   for (int64_t run = blockIdx.y; run < n; run += gridDim.y) {
     const PhiloxWords words = draw.words((first + run) / 4);
     const int k = static_cast<int>((first + run) % 4);
@@ -93,7 +93,7 @@ void dropout_by_mask(float rate, const float* scalars, const uint8_t* mask, int6
 namespace {
 
 // `mask`: bytes, null if none is kept; `read`: the forward pass has written it
-template <OpKind K>
+template <plan::OpKind K>
 void run_dropout(const CudaCall<K>& c, DType act, std::byte* x, uint8_t* mask, bool read) {
   const float* const scalars = c.in("scalars");
   if (scalars == nullptr) return;
@@ -106,11 +106,11 @@ void run_dropout(const CudaCall<K>& c, DType act, std::byte* x, uint8_t* mask, b
   });
 }
 
-void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
+void run_dropout_forward(const CudaCall<plan::OpKind::dropout>& c) {
   run_dropout(c, c.type_in("x"), c.out("x"), c.out("mask"), false);
 }
 
-void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
+void run_dropout_backward(const CudaCall<plan::OpKind::dropout_backward>& c) {
   run_dropout(c, c.type_in("dx"), c.out("dx"), c.in("mask"), static_cast<bool>(c.view_in("mask")));
 }
 

@@ -249,9 +249,9 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t *const chosen = of.chosen + at * p.top, *const place = of.place + at * p.top;
   const int tokens = static_cast<int>(p.tokens);  // of 64 bits a division is a call, which takes stack
   const int sample = static_cast<int>(at) / tokens;
-  const int padding = scalars != nullptr ? static_cast<int>(scalars[kPadding]) : 0;
+  const int padding = scalars != nullptr ? static_cast<int>(scalars[plan::kPadding]) : 0;
   const bool counts_here = sample < static_cast<int>(p.rows) / tokens - padding;
-  const float scale = !counts_here ? 0 : scaled && scalars != nullptr ? scalars[kLossScale] : 1;
+  const float scale = !counts_here ? 0 : scaled && scalars != nullptr ? scalars[plan::kLossScale] : 1;
   const float* const counts = of.sums + 2 * sample * p.experts;
   const float even = scale * p.balance / static_cast<float>(p.sample), z = 2 * scale * p.z * of.lse[at];
   float mean = 0;  // of the balance loss's slopes
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kThreads)
     router_metrics_kernel(Route p, const float* __restrict__ sums, float weight,
                           const float* __restrict__ scalars, float* metrics, float* load) {
   __shared__ float shared[kThreads];
-  const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
+  const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[plan::kPadding]) : 0;
   double imbalance = 0, balance = 0, dropped = 0;
   for (int64_t s = 0; s < p.rows / p.tokens - padding; ++s) {
     const float *const counts = sums + 2 * s * p.experts, *const probabilities = counts + p.experts;
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block. An expert's copies of all ranks come together.
 __global__ void __launch_bounds__(kThreads)
-    expert_offsets_kernel(HeldExpertsAttrs p, const int32_t* __restrict__ all, int32_t* offsets) {
+    expert_offsets_kernel(plan::HeldExpertsAttrs p, const int32_t* __restrict__ all, int32_t* offsets) {
   for (int64_t e = threadIdx.x; e < p.held; e += kThreads) {
     int32_t count = 0;
     for (int64_t r = 0; r < p.ranks; ++r) {
@@ -412,19 +412,19 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 
 namespace {
 
-Route route_of(const RouteAttrs& a) {
+Route route_of(const plan::RouteAttrs& a) {
   return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
           a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
 }
 
-void run_route(const CudaCall<OpKind::route>& c) {
+void run_route(const CudaCall<plan::OpKind::route>& c) {
   route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")},
         c.stream);
 }
 
-void run_route_backward(const CudaCall<OpKind::route_backward>& c) {
+void run_route_backward(const CudaCall<plan::OpKind::route_backward>& c) {
   const Routing routing{.place = c.in("place"),
                         .chosen = c.in("chosen"),
                         .offsets = c.in("offsets"),
@@ -435,36 +435,36 @@ void run_route_backward(const CudaCall<OpKind::route_backward>& c) {
                  c.type_out("dlogits"), c.out("dlogits"), c.stream);
 }
 
-void run_router_metrics(const CudaCall<OpKind::router_metrics>& c) {
+void run_router_metrics(const CudaCall<plan::OpKind::router_metrics>& c) {
   router_metrics(route_of(c.a), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"), c.out("load"),
                  c.stream);
 }
 
-void run_shift_bias(const CudaCall<OpKind::shift_bias>& c) {
+void run_shift_bias(const CudaCall<plan::OpKind::shift_bias>& c) {
   const float* const load = c.in("load");
   float* const bias = c.out("bias");
   launch(shift_bias_kernel, 1, kThreads, 0, c.stream, c.a.cols, c.a.weight, load, bias);
 }
 
-void run_expert_offsets(const CudaCall<OpKind::expert_offsets>& c) {
+void run_expert_offsets(const CudaCall<plan::OpKind::expert_offsets>& c) {
   const int32_t* const all = c.in("all");
   int32_t* const offsets = c.out("offsets");
   launch(expert_offsets_kernel, 1, kThreads, 0, c.stream, c.a, all, offsets);
 }
 
-void run_dispatch(const CudaCall<OpKind::dispatch>& c) {
+void run_dispatch(const CudaCall<plan::OpKind::dispatch>& c) {
   const DType act = c.type_in("x");
   gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
          nullptr, c.out("y"), c.stream);
 }
 
-void run_combine(const CudaCall<OpKind::combine>& c) {
+void run_combine(const CudaCall<plan::OpKind::combine>& c) {
   const int32_t* const offsets = c.in("offsets");  // their last: how many copies are taken
   const int32_t* const taken = offsets == nullptr ? nullptr : offsets + c.view_in("offsets").count - 1;
   combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), taken, c.out("y"), c.stream);
 }
 
-void run_grouped_gemm(const CudaCall<OpKind::grouped_gemm>& c) {
+void run_grouped_gemm(const CudaCall<plan::OpKind::grouped_gemm>& c) {
   const int64_t most_rows = c.view_in("A").count / (c.a.trans_a ? c.a.m : c.a.k);
   grouped_gemm({c.a.trans_a ? c.a.m : most_rows, c.a.n, c.a.k, c.a.groups, c.a.trans_a, c.a.trans_b,
                 c.a.accumulate, c.type_in("A"), c.type_out("C"), c.a.tf32},

@@ -119,15 +119,15 @@ void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, con
 
 namespace {
 
-void run_gather(const CudaCall<OpKind::gather>& c) {
+void run_gather(const CudaCall<plan::OpKind::gather>& c) {
   const DType act = c.type_in("table");
-  const auto rows = [&](const View& table) { return table.count / (c.a.batch * c.a.cols); };
+  const auto rows = [&](const plan::View& table) { return table.count / (c.a.batch * c.a.cols); };
   gather({c.a.batch, c.a.rows / c.a.batch, c.a.cols, rows(c.view_in("table")), rows(c.view_in("table2")), act,
           c.in("base") ? c.type_in("base") : act},
          c.in("base"), c.in("table"), c.in("index"), c.in("table2"), c.in("index2"), c.out("y"), c.stream);
 }
 
-void run_segment_sum(const CudaCall<OpKind::segment_sum>& c) {
+void run_segment_sum(const CudaCall<plan::OpKind::segment_sum>& c) {
   segment_sum({c.a.batch, c.a.rows / c.a.batch, c.a.cols, c.view_out("y").count / (c.a.batch * c.a.cols),
                c.type_in("x")},
               c.in("x"), c.in("offsets"), c.in("order"), c.out("y"), c.stream);

@@ -45,7 +45,7 @@ void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_
 
 namespace {
 
-void run_patch_gather(const CudaCall<OpKind::patch_gather>& c) {
+void run_patch_gather(const CudaCall<plan::OpKind::patch_gather>& c) {
   patch_gather(patch_of(c.a, c.type_out("patches")), c.in("image"), c.out("patches"), c.stream);
 }
 

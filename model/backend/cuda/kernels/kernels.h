@@ -255,7 +255,7 @@ void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate,
 void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaStream_t stream);
 /// Runs of elements with their own factors on rate and decay; null: none.
 struct Groups {
-  const ParameterGroup* of = nullptr;
+  const plan::ParameterGroup* of = nullptr;
   int count = 0;
 };
 struct Adam {

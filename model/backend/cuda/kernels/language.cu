@@ -346,49 +346,49 @@ const int32_t* held_of(const Call& c) {
   return offsets == nullptr ? nullptr : offsets + c.view_in("offsets").count - 1;
 }
 
-void run_swiglu(const CudaCall<OpKind::swiglu>& c) {
+void run_swiglu(const CudaCall<plan::OpKind::swiglu>& c) {
   swiglu(c.view_out("g").count / c.a.cols, c.a.cols, c.type_in("u"), c.in("u"), c.in("scale"), held_of(c),
          c.out("g"), c.stream);
 }
 
-void run_swiglu_backward(const CudaCall<OpKind::swiglu_backward>& c) {
+void run_swiglu_backward(const CudaCall<plan::OpKind::swiglu_backward>& c) {
   swiglu_backward(c.view_in("dg").count / c.a.cols, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"),
                   c.in("scale"), held_of(c), c.out("du"), c.out("dscale"), c.stream);
 }
 
-Rotary rotary_of(const RotaryAttrs& a, DType act) {
+Rotary rotary_of(const plan::RotaryAttrs& a, DType act) {
   return {a.rows, a.cols, a.ld, a.d, a.tokens, act};
 }
 
-void run_rotary(const CudaCall<OpKind::rotary>& c) {
+void run_rotary(const CudaCall<plan::OpKind::rotary>& c) {
   rotary(rotary_of(c.a, c.type_out("qk")), false, c.in("table"), c.out("qk"), c.stream);
 }
 
-void run_rotary_backward(const CudaCall<OpKind::rotary_backward>& c) {
+void run_rotary_backward(const CudaCall<plan::OpKind::rotary_backward>& c) {
   rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"), c.stream);
 }
 
-LatentHeads heads_of(const LatentAttrs& a, DType act) {
+LatentHeads heads_of(const plan::LatentAttrs& a, DType act) {
   return {a.rows, a.heads, a.nope, a.rope, a.v, a.ld, a.tokens, act};
 }
 
-void run_latent_heads(const CudaCall<OpKind::latent_heads>& c) {
+void run_latent_heads(const CudaCall<plan::OpKind::latent_heads>& c) {
   latent_heads(heads_of(c.a, c.type_out("qkv")), c.in("table"), c.in("q"), c.in("kv"), c.in("key"),
                c.out("qkv"), c.stream);
 }
 
-void run_latent_heads_backward(const CudaCall<OpKind::latent_heads_backward>& c) {
+void run_latent_heads_backward(const CudaCall<plan::OpKind::latent_heads_backward>& c) {
   latent_heads_backward(heads_of(c.a, c.type_in("dqkv")), c.in("table"), c.in("dqkv"), c.out("dq"),
                         c.out("dkv"), c.out("dkey"), c.stream);
 }
 
-void run_embedding(const CudaCall<OpKind::embedding>& c) {
+void run_embedding(const CudaCall<plan::OpKind::embedding>& c) {
   embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
              c.type_in("table"), c.type_out("x")},
             c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"), c.stream);
 }
 
-void run_embedding_backward(const CudaCall<OpKind::embedding_backward>& c) {
+void run_embedding_backward(const CudaCall<plan::OpKind::embedding_backward>& c) {
   embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
                       DType::f32, c.type_in("dx")},
                      c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),

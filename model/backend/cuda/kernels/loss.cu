@@ -172,7 +172,7 @@ __global__ void metrics_kernel(Patch s, Kind kind, bool masked, float weight, co
   if (i > C) return;
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share = static_cast<double>(weight) / static_cast<double>(s.batch);
-  const int64_t samples = s.batch - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
+  const int64_t samples = s.batch - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[plan::kPadding]));
   double mean = 0;
   for (int64_t b = 0; b < samples; ++b) {
     const float* sum = sums + b * loss_sums_size(C, masked);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const auto global = static_cast<int>(s.row0 + blockIdx.x);
   const int64_t sample = by.tokens(global);
   const Place at(s, by, global - by.tokens(global) * by.tokens.size());
-  if (scalars != nullptr) scale *= scalars[kLossScale];
+  if (scalars != nullptr) scale *= scalars[plan::kLossScale];
   const float* sum = sums + sample * loss_sums_size(C, l.masked);
   const double root = l.kind == Kind::relative_l2
                           ? sqrt(static_cast<double>(sum[kErrorSum]) * static_cast<double>(sum[kTargetSum]))

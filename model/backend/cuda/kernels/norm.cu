@@ -372,25 +372,25 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 
 namespace {
 
-void run_residual_norm(const CudaCall<OpKind::residual_norm>& c) {
+void run_residual_norm(const CudaCall<plan::OpKind::residual_norm>& c) {
   residual_norm({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.a.row0, c.type_out("h"), c.type_in("residual")},
                 c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"),
                 c.out("mean"), c.out("rstd"), c.stream);
 }
 
-void run_residual_norm_backward(const CudaCall<OpKind::residual_norm_backward>& c) {
+void run_residual_norm_backward(const CudaCall<plan::OpKind::residual_norm_backward>& c) {
   residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("dh"), c.type_in("x")}, c.in("x"),
                          c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
                          c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate,
                          c.workspace(), c.stream);
 }
 
-void run_norm_residual(const CudaCall<OpKind::norm_residual>& c) {
+void run_norm_residual(const CudaCall<plan::OpKind::norm_residual>& c) {
   norm_residual({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("residual"),
                 c.in("gamma"), c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"), c.stream);
 }
 
-void run_norm_residual_backward(const CudaCall<OpKind::norm_residual_backward>& c) {
+void run_norm_residual_backward(const CudaCall<plan::OpKind::norm_residual_backward>& c) {
   norm_residual_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("mean"),
                          c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"),
                          c.out("dbeta"), c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);

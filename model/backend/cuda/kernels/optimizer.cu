@@ -43,32 +43,32 @@ __global__ void __launch_bounds__(kThreads)
 
 // As PyTorch's GradScaler: backoff by a half, growth by two.
 __global__ void loss_scale_kernel(float least, int64_t window, float* norm2, float* scalars) {
-  const float scale = scalars[kLossScale];
+  const float scale = scalars[plan::kLossScale];
   if (!isfinite(*norm2)) {
-    scalars[kUnscale] = 0;
-    scalars[kLossScale] = fmaxf(scale / 2, least);
-    scalars[kGoodSteps] = 0;
+    scalars[plan::kUnscale] = 0;
+    scalars[plan::kLossScale] = fmaxf(scale / 2, least);
+    scalars[plan::kGoodSteps] = 0;
     return;
   }
   *norm2 = *norm2 / scale / scale;
-  scalars[kUnscale] = 1 / scale;
-  scalars[kStep] += 1;
-  scalars[kGoodSteps] += 1;
-  if (static_cast<int64_t>(scalars[kGoodSteps]) < window) return;
-  scalars[kGoodSteps] = 0;
-  if (isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
+  scalars[plan::kUnscale] = 1 / scale;
+  scalars[plan::kStep] += 1;
+  scalars[plan::kGoodSteps] += 1;
+  if (static_cast<int64_t>(scalars[plan::kGoodSteps]) < window) return;
+  scalars[plan::kGoodSteps] = 0;
+  if (isfinite(scale * 2)) scalars[plan::kLossScale] = scale * 2;
 }
 
 // Factor on gradients: unscales, and clips as torch.nn.utils.clip_grad_norm_
 __device__ float gradient_scale(const float* scalars, const float* norm2, float grad_clip) {
   const float clip = norm2 != nullptr ? grad_clip / (sqrtf(*norm2) + 1e-6f) : 1.0f;
   // as std::min(1, clip): a NaN norm leaves 1
-  return (clip < 1.0f ? clip : 1.0f) * scalars[kUnscale];
+  return (clip < 1.0f ? clip : 1.0f) * scalars[plan::kUnscale];
 }
 
 // The group of element i: runs end on multiples of a thread's elements.
-__device__ ParameterGroup group_of(const Groups& g, int64_t i) {
-  const auto at = static_cast<int32_t>(i / kGroupElements);
+__device__ plan::ParameterGroup group_of(const Groups& g, int64_t i) {
+  const auto at = static_cast<int32_t>(i / plan::kGroupElements);
   int low = 0, high = g.count - 1;
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -94,10 +94,10 @@ __global__ void __launch_bounds__(kThreads)
     adam_kernel(AdamConstants c, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
                 const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ m,
                 float* __restrict__ v, P16* __restrict__ p16, Groups groups) {
-  if (scalars[kUnscale] == 0) return;  // gradients overflowed
+  if (scalars[plan::kUnscale] == 0) return;  // gradients overflowed
   __shared__ AdamStep shared;
   if (threadIdx.x == 0) {
-    const double lr = scalars[kLearningRate], t = floor(static_cast<double>(scalars[kStep]));
+    const double lr = scalars[plan::kLearningRate], t = floor(static_cast<double>(scalars[plan::kStep]));
     shared.step_size = static_cast<float>(lr / (1.0 - pow(static_cast<double>(c.a.beta1), t)));
     shared.inverse_sqrt_correction2 =
         static_cast<float>(1.0 / sqrt(1.0 - pow(static_cast<double>(c.a.beta2), t)));
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
     float w[V], grad[V], m1[V], v1[V], step_size = f.step_size, shrink = f.shrink, l2 = decay;
     if (groups.of != nullptr) {
-      const ParameterGroup group = group_of(groups, i);
+      const plan::ParameterGroup group = group_of(groups, i);
       step_size *= group.lr;
       shrink *= group.lr * group.decay;
       l2 *= group.decay;
@@ -142,13 +142,13 @@ __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Sgd s, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
                const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ buf,
                P16* __restrict__ p16, Groups groups) {
-  if (scalars[kUnscale] == 0) return;
-  const float scale = gradient_scale(scalars, norm2, s.grad_clip), lr = scalars[kLearningRate];
+  if (scalars[plan::kUnscale] == 0) return;
+  const float scale = gradient_scale(scalars, norm2, s.grad_clip), lr = scalars[plan::kLearningRate];
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
     float w[V], grad[V], b[V], rate = lr, l2 = s.weight_decay;
     if (groups.of != nullptr) {
-      const ParameterGroup group = group_of(groups, i);
+      const plan::ParameterGroup group = group_of(groups, i);
       rate *= group.lr;
       l2 *= group.decay;
     }
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     average_kernel(int64_t n, float rate, const float* __restrict__ x, const float* __restrict__ scalars,
                    float* __restrict__ average) {
-  if (scalars[kUnscale] == 0) return;
+  if (scalars[plan::kUnscale] == 0) return;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads)
     average[i] += rate * (x[i] - average[i]);
@@ -272,36 +272,36 @@ void swap(int64_t n, float* x, float* y, cudaStream_t stream) {
 
 namespace {
 
-void run_squared_sum(const CudaCall<OpKind::squared_sum>& c) {
+void run_squared_sum(const CudaCall<plan::OpKind::squared_sum>& c) {
   squared_sum(c.a.count, c.in("x"), c.type_in("x"), c.out("sum"), c.a.accumulate, c.workspace(), c.stream);
 }
 
-void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {
+void run_loss_scale(const CudaCall<plan::OpKind::loss_scale>& c) {
   loss_scale(c.a.least, c.a.window, c.out("norm2"), c.out("scalars"), c.stream);
 }
 
-Groups groups_of(const View& words, const ParameterGroup* of) {
-  return {of, static_cast<int>(words.count * size_of(DType::i32) / sizeof(ParameterGroup))};
+Groups groups_of(const plan::View& words, const plan::ParameterGroup* of) {
+  return {of, static_cast<int>(words.count * size_of(DType::i32) / sizeof(plan::ParameterGroup))};
 }
 
-void run_sgd(const CudaCall<OpKind::sgd>& c) {
+void run_sgd(const CudaCall<plan::OpKind::sgd>& c) {
   sgd({c.a.momentum, c.a.weight_decay, c.a.clip}, c.a.count, c.in("grad"), c.type_in("grad"), c.in("scalars"),
       c.in("norm2"), c.out("param"), c.out("momentum"), c.out("param16"),
       c.type(c.view_out("param16"), DType::bf16), groups_of(c.view_in("groups"), c.in("groups")), c.stream);
 }
 
-void run_adam(const CudaCall<OpKind::adam>& c) {
+void run_adam(const CudaCall<plan::OpKind::adam>& c) {
   adam({c.a.beta1, c.a.beta2, c.a.eps, c.a.weight_decay, c.a.decoupled, c.a.clip}, c.a.count, c.in("grad"),
        c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"), c.out("m"), c.out("v"),
        c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
        groups_of(c.view_in("groups"), c.in("groups")), c.stream);
 }
 
-void run_average(const CudaCall<OpKind::average>& c) {
+void run_average(const CudaCall<plan::OpKind::average>& c) {
   average(c.a.count, c.a.rate, c.in("param"), c.in("scalars"), c.out("average"), c.stream);
 }
 
-void run_swap(const CudaCall<OpKind::swap>& c) {
+void run_swap(const CudaCall<plan::OpKind::swap>& c) {
   swap(c.a.count, c.out("x"), c.out("y"), c.stream);
 }
 

@@ -187,29 +187,29 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
 
 namespace {
 
-void run_residual_add(const CudaCall<OpKind::residual_add>& c) {
+void run_residual_add(const CudaCall<plan::OpKind::residual_add>& c) {
   c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
     const int64_t n = rows * c.a.cols;
-    const auto part = [&](const View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
+    const auto part = [&](const plan::View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
     residual_add(n, c.type_in("y"), part(c.view_in("residual"), from), part(c.view_in("y"), row),
                  part(c.view_out("x"), row), c.stream, c.type_in("residual"));
   });
 }
 
-void run_activation(const CudaCall<OpKind::activation>& c) {
+void run_activation(const CudaCall<plan::OpKind::activation>& c) {
   activation(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
 }
 
-void run_zero(const CudaCall<OpKind::zero>& c) {
+void run_zero(const CudaCall<plan::OpKind::zero>& c) {
   const int64_t bytes = c.view_out("x").count * size_of(c.type_out("x"));
   ISOBAR_CUDA(cudaMemsetAsync(c.out("x"), 0, static_cast<size_t>(bytes), c.stream));
 }
 
-void run_cast(const CudaCall<OpKind::cast>& c) {
+void run_cast(const CudaCall<plan::OpKind::cast>& c) {
   cast(c.a.count, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"), c.a.accumulate, c.stream);
 }
 
-void run_copy(const CudaCall<OpKind::copy>& c) {
+void run_copy(const CudaCall<plan::OpKind::copy>& c) {
   copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
         {c.a.from[0], c.a.from[1], c.a.from[2]},
         {c.a.to[0], c.a.to[1], c.a.to[2]},

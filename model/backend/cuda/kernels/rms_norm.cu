@@ -262,7 +262,7 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
 
 namespace {
 
-RmsNorm norm_of(const NormAttrs& a, DType act, DType stream) {
+RmsNorm norm_of(const plan::NormAttrs& a, DType act, DType stream) {
   return {a.rows,
           a.cols,
           a.eps,
@@ -273,12 +273,12 @@ RmsNorm norm_of(const NormAttrs& a, DType act, DType stream) {
           a.ld_h == 0 ? a.cols * a.heads : a.ld_h};
 }
 
-void run_rms_norm(const CudaCall<OpKind::rms_norm>& c) {
+void run_rms_norm(const CudaCall<plan::OpKind::rms_norm>& c) {
   rms_norm(norm_of(c.a, c.type_out("h"), c.type_in("residual")), c.in("residual"), c.in("y"), c.in("gamma"),
            c.out("x"), c.out("h"), c.out("rstd"), c.stream);
 }
 
-void run_rms_norm_backward(const CudaCall<OpKind::rms_norm_backward>& c) {
+void run_rms_norm_backward(const CudaCall<plan::OpKind::rms_norm_backward>& c) {
   rms_norm_backward(norm_of(c.a, c.type_in("dh"), c.type_in("x")), c.in("x"), c.in("rstd"), c.in("gamma"),
                     c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"), c.a.accumulate,
                     c.workspace(), c.stream);

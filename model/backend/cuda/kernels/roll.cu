@@ -87,12 +87,12 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 
 namespace {
 
-void run_roll(const CudaCall<OpKind::roll>& c) {
+void run_roll(const CudaCall<plan::OpKind::roll>& c) {
   roll(patch_of(c.a.image, c.type_out("patches")), {c.a.predicted, c.a.history, c.type_in("prediction")},
        c.in("prediction"), c.in("before"), c.in("forcing"), c.out("patches"), c.stream);
 }
 
-void run_unroll(const CudaCall<OpKind::unroll>& c) {
+void run_unroll(const CudaCall<plan::OpKind::unroll>& c) {
   unroll(patch_of(c.a.image, c.type_in("patches")), {c.a.predicted, c.a.history, c.type_out("prediction")},
          c.in("patches"), c.out("prediction"), c.out("carried"), c.stream);
 }

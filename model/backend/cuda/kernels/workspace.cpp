@@ -7,18 +7,18 @@
 
 namespace isobar {
 
-int64_t cuda::tokens_of(const ImageAttrs& a) {
+int64_t cuda::tokens_of(const plan::ImageAttrs& a) {
   if (a.tokens > 0) return a.tokens;
   return a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
 }
 
-cuda::Patch cuda::patch_of(const ImageAttrs& a, DType act) {
+cuda::Patch cuda::patch_of(const plan::ImageAttrs& a, DType act) {
   const int64_t tokens = tokens_of(a);
   const int64_t rows = a.rows > 0 ? a.rows : a.batch * tokens - a.row0;
   return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
 }
 
-cuda::Attention cuda::attention_of(const AttentionAttrs& a, DType act, bool deterministic) {
+cuda::Attention cuda::attention_of(const plan::AttentionAttrs& a, DType act, bool deterministic) {
   return {a.batch,
           a.heads,
           a.kv_heads,
@@ -38,34 +38,36 @@ cuda::Attention cuda::attention_of(const AttentionAttrs& a, DType act, bool dete
           a.window};
 }
 
-Workspace cuda_workspace(int capability, bool deterministic, AttentionChoice attention) {
-  const auto bytes = [=](const Op& op) -> int64_t {
-    const auto [rows, cols] = extent_of(op.attrs);
+plan::Workspace cuda_workspace(int capability, bool deterministic, AttentionChoice attention) {
+  const auto bytes = [=](const plan::Op& op) -> int64_t {
+    const auto [rows, cols] = plan::extent_of(op.attrs);
     switch (op.kind) {
-      case OpKind::gemm:
+      case plan::OpKind::gemm:
         return cuda::kGemmWorkspace;
-      case OpKind::attention:
-      case OpKind::attention_backward: {
-        cuda::Attention a = cuda::attention_of(op.as<AttentionAttrs>(), DType::bf16, deterministic);
-        a.biased = static_cast<bool>(bias_of_scores(op));
-        return cuda::attention_workspace(a, op.kind == OpKind::attention_backward, capability, attention);
+      case plan::OpKind::attention:
+      case plan::OpKind::attention_backward: {
+        cuda::Attention a = cuda::attention_of(op.as<plan::AttentionAttrs>(), DType::bf16, deterministic);
+        a.biased = static_cast<bool>(plan::bias_of_scores(op));
+        return cuda::attention_workspace(a, op.kind == plan::OpKind::attention_backward, capability,
+                                         attention);
       }
-      case OpKind::residual_norm_backward:
-      case OpKind::norm_residual_backward:
+      case plan::OpKind::residual_norm_backward:
+      case plan::OpKind::norm_residual_backward:
         return int64_t{4} * 3 * cols * cuda::norm_partials(rows);
-      case OpKind::rms_norm_backward:
+      case plan::OpKind::rms_norm_backward:
         return int64_t{4} * cols * cuda::norm_partials(rows);
-      case OpKind::activation_backward:
-      case OpKind::column_sum:
+      case plan::OpKind::activation_backward:
+      case plan::OpKind::column_sum:
         return int64_t{4} * cols * cuda::column_partials(rows, cols);
-      case OpKind::squared_sum:
+      case plan::OpKind::squared_sum:
         return int64_t{8} * cuda::squared_sum_partials(cols);
-      case OpKind::loss_sums: {
-        const ImageAttrs& a = op.as<LossAttrs>().image;
-        return int64_t{8} * cuda::loss_columns(static_cast<bool>(in<OpKind::loss_sums>(op, "mask"))) *
+      case plan::OpKind::loss_sums: {
+        const plan::ImageAttrs& a = op.as<plan::LossAttrs>().image;
+        return int64_t{8} *
+               cuda::loss_columns(static_cast<bool>(plan::in<plan::OpKind::loss_sums>(op, "mask"))) *
                a.channels * a.batch * cuda::loss_partials(a.batch, cuda::tokens_of(a));
       }
-      case OpKind::cross_entropy:
+      case plan::OpKind::cross_entropy:
         return int64_t{4} * 2 * rows;
       default:
         return 0;

@@ -11,8 +11,8 @@ namespace isobar {
 
 /// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need depends on it, and is larger
 /// for sums in a fixed order (`deterministic`).
-Workspace cuda_workspace(int capability = 9, bool deterministic = false,
-                         AttentionChoice attention = AttentionChoice::automatic);
+plan::Workspace cuda_workspace(int capability = 9, bool deterministic = false,
+                               AttentionChoice attention = AttentionChoice::automatic);
 
 namespace cuda {
 
@@ -43,9 +43,9 @@ inline int loss_partials(int64_t batch, int64_t tokens) {
   return static_cast<int>(
       std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
 }
-Attention attention_of(const AttentionAttrs& a, DType act, bool deterministic);
+Attention attention_of(const plan::AttentionAttrs& a, DType act, bool deterministic);
 /// Tokens of a sample from which an image op's rows are cut.
-int64_t tokens_of(const ImageAttrs& a);
+int64_t tokens_of(const plan::ImageAttrs& a);
 
 }  // namespace cuda
 }  // namespace isobar

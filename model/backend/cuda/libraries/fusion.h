@@ -30,9 +30,9 @@ struct Fusion {
 
 /// In order of choice: a bias gradient whose column sums belong to an activation_backward may be chosen only
 /// if that op's gelu_gradient is.
-std::vector<Fusion> fusible(const Plan& plan);
+std::vector<Fusion> fusible(const plan::Plan& plan);
 
 /// The plan with the operands of `chosen` moved to their products.
-Plan fused(const Plan& plan, const std::vector<Fusion>& chosen);
+plan::Plan fused(const plan::Plan& plan, const std::vector<Fusion>& chosen);
 
 }  // namespace isobar::cuda

@@ -40,7 +40,7 @@ struct GemmOperands {
   float* sums = nullptr;  // bias_gradient: column sums of A
 };
 /// Throws std::logic_error for products that the GPU does not run: batched and fp8.
-GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x);
+GemmKey key_of(const plan::Op& op, const plan::Plan& plan, const GemmOperands& x);
 int alignment_of(const GemmOperands& x);
 std::string text_of(const GemmKey& key);  // "NT 1024x384x1536 bf16->f32 +="
 

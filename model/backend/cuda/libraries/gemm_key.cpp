@@ -14,20 +14,20 @@ int alignment_of(const GemmOperands& x) {
   return static_cast<int>(all & (~all + 1));  // the lowest bit
 }
 
-GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
-  const auto& a = op.as<GemmAttrs>();
+GemmKey key_of(const plan::Op& op, const plan::Plan& plan, const GemmOperands& x) {
+  const auto& a = op.as<plan::GemmAttrs>();
   if (a.batch > 0 || a.fp8)
     throw std::logic_error(op.path + ": the GPU backend runs no " + (a.fp8 ? "fp8" : "batched") +
                            " products");
-  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
+  const auto type = [&](const plan::View& v) { return plan.buffers[v.buffer].dtype; };
   return {a.m,
           a.n,
           a.k,
           a.trans_a,
           a.trans_b,
-          type(in<OpKind::gemm>(op, "A")),
-          type(out<OpKind::gemm>(op, "C")),
-          static_cast<bool>(in<OpKind::gemm>(op, "bias")),
+          type(plan::in<plan::OpKind::gemm>(op, "A")),
+          type(plan::out<plan::OpKind::gemm>(op, "C")),
+          static_cast<bool>(plan::in<plan::OpKind::gemm>(op, "bias")),
           a.accumulate,
           a.tf32,
           Fused::none,

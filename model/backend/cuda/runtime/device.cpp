@@ -108,8 +108,9 @@ Streams::Streams() {
   int low = 0, high = 0;  // numerically lower is more urgent
   ISOBAR_CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
   for (size_t lane = 0; lane < streams_.size(); ++lane)
-    ISOBAR_CUDA(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking,
-                                             static_cast<Lane>(lane) == Lane::compute ? low : high));
+    ISOBAR_CUDA(
+        cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking,
+                                     static_cast<plan::Lane>(lane) == plan::Lane::compute ? low : high));
 }
 
 Streams::~Streams() {

@@ -92,11 +92,11 @@ class Streams {  // one in-order queue a lane; transfers have priority over comp
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
-  cudaStream_t operator[](Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
+  cudaStream_t operator[](plan::Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
   void sync() const;  // waits for all of them
 
  private:
-  std::array<cudaStream_t, kLanes> streams_{};
+  std::array<cudaStream_t, plan::kLanes> streams_{};
 };
 
 class Event {

@@ -8,7 +8,7 @@
 
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -185,4 +185,4 @@ void ClassicArray::read_in_pieces(const Index& start, const Index& count, void* 
              bytes + r * product(n) * size, strides_of(n), on_piece);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

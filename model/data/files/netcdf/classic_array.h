@@ -12,7 +12,7 @@
 #include "model/base/system/files.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ClassicArray : public RawArray {
  public:
@@ -35,4 +35,4 @@ class ClassicArray : public RawArray {
   int64_t record_bytes_ = 0;  // from one record to the next
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 #include "model/data/files/netcdf/hdf5_handle.h"
 #include "model/data/files/netcdf/hdf5_sources.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -310,4 +310,4 @@ void Hdf5Array::read_locked(const Index& start, const Index& count, void* out) c
                      "copy it again, or install the filter");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -23,7 +23,7 @@
 #include "model/data/files/filters.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class Hdf5Array : public RawArray {
  public:
@@ -84,4 +84,4 @@ std::vector<std::string> names_beside(const std::string& path, const std::string
 /// its reader: true unless its name ends like a netCDF file's.
 bool has_nersc_layout(const std::string& path);
 
-}  // namespace isobar
+}  // namespace isobar::data

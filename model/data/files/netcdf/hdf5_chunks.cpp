@@ -6,7 +6,7 @@
 #include "model/data/files/chunk_walk.h"
 #include "model/data/files/netcdf/hdf5_handle.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 constexpr int64_t kSmallIndex = 4096;  // chunks: listed whole
@@ -92,4 +92,4 @@ Hdf5Array::Stored Hdf5Array::find_chunk(int64_t number) const {
                    "make the file again");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

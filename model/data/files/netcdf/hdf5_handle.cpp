@@ -4,7 +4,7 @@
 
 #include "model/data/files/netcdf/hdf5_sources.h"
 
-namespace isobar {
+namespace isobar::data {
 
 hid_t metadata_access() {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -93,4 +93,4 @@ Opened::Opened(const std::string& path, const std::string& name)
       file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose),
       set(open_set(file.id, name), H5Dclose) {}
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 #include "model/data/files/library_lock.h"
 #include "model/data/files/netcdf/hdf5_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 /// The innermost description on HDF5's error stack, which names the cause.
 std::string hdf5_message();
@@ -39,4 +39,4 @@ struct Opened {
   Opened(const std::string& path, const std::string& name);
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

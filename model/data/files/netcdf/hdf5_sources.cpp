@@ -10,7 +10,7 @@
 #include "model/base/system/files.h"
 #include "model/data/files/netcdf/hdf5_handle.h"
 
-namespace isobar {
+namespace isobar::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ void require_own_bytes(hid_t set, const std::string& path, const std::string& na
   walk.files();
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

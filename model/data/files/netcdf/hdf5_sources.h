@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 /// "an external link to FILE" where the link is one, else "".
 std::string external_link(hid_t place, const char* name, const H5L_info_t& link);
@@ -20,4 +20,4 @@ void require_own_bytes(const std::string& path);
 /// Checks one dataset, and the files that it maps. Needs LibraryLock.
 void require_own_bytes(hid_t set, const std::string& path, const std::string& name);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include "model/base/system/files.h"
 #include "model/data/files/library_lock.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace fs = std::filesystem;
 
@@ -99,4 +99,4 @@ FieldsWriter::~FieldsWriter() {
   if (!part_.empty()) fs::remove(part_, ignored);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

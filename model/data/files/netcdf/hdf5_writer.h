@@ -9,7 +9,7 @@
 
 #include "model/data/dataset.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class FieldsWriter {
  public:
@@ -31,4 +31,4 @@ class FieldsWriter {
   int64_t file_ = -1, set_ = -1;  // HDF5 handles
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -15,7 +15,7 @@
 #include "model/data/files/netcdf/hdf5_sources.h"
 #include "model/data/files/netcdf/netcdf_path.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -220,7 +220,7 @@ std::optional<Element> NetcdfFile::type_of(const CfVariable& v, const std::strin
 }
 
 void NetcdfFile::require_held(const CfVariable& v) const {
-  isobar::require_held(v.name, declared_product(sizes_of(v)) * size_of(v.element), file_bytes_, hdf5_);
+  isobar::data::require_held(v.name, declared_product(sizes_of(v)) * size_of(v.element), file_bytes_, hdf5_);
 }
 
 std::vector<double> NetcdfFile::values(const CfVariable& v) const {
@@ -245,4 +245,4 @@ std::vector<double> NetcdfFile::values_at(const CfVariable& v, int64_t step) con
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

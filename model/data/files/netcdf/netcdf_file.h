@@ -11,7 +11,7 @@
 
 #include "model/data/cf/cf_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class NetcdfFile : public CfFile {
  public:
@@ -42,4 +42,4 @@ class NetcdfFile : public CfFile {
   int64_t file_bytes_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-namespace isobar {
+namespace isobar::data {
 
 /// The same file by a path from the root with single slashes, which the library takes as it is.
 inline std::string netcdf_path(const std::string& path) {
@@ -18,4 +18,4 @@ inline std::string netcdf_path(const std::string& path) {
   return out;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

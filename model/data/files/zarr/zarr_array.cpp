@@ -7,7 +7,7 @@
 #include "model/base/dtype.h"
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -208,4 +208,4 @@ std::shared_ptr<const std::vector<ZarrArray::Place>> ZarrArray::index_of(const s
   return indexes_.emplace(shard, std::move(index)).first->second;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

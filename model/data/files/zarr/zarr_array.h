@@ -14,7 +14,7 @@
 #include "model/data/files/chunk_walk.h"
 #include "model/data/files/zarr/zarr_metadata.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ZarrArray : public RawArray {
  public:
@@ -55,4 +55,4 @@ class ZarrArray : public RawArray {
   mutable std::unordered_map<std::string, std::shared_ptr<const std::vector<Place>>> indexes_;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/data/files/filters.h"
 #include "model/data/files/raw_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -223,4 +223,4 @@ ZarrCodecs zarr3_codecs(const json& list) {
   return codecs;
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 
 #include "model/data/files/element_codec.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ZarrCodec {
   enum class Kind : uint8_t { zlib, gzip, zstd, blosc, lz4, shuffle, checksum, elements, nothing };
@@ -38,4 +38,4 @@ struct ZarrCodecs {
 ZarrCodecs zarr2_codecs(const nlohmann::json& compressor, const nlohmann::json& filters);
 ZarrCodecs zarr3_codecs(const nlohmann::json& codecs);
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/data/files/numpy_time.h"
 #include "model/data/files/zarr/zarr_array.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::unique_ptr<RawArray> ZarrFile::array(const CfVariable& v, const std::shared
   return std::make_unique<ZarrArray>(store_, arrays_[v.id], cache);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

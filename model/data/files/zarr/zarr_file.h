@@ -10,7 +10,7 @@
 #include "model/data/cf/cf_file.h"
 #include "model/data/files/zarr/zarr_metadata.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ZarrFile : public CfFile {
  public:
@@ -31,4 +31,4 @@ class ZarrFile : public CfFile {
   std::vector<ZarrMetadata> arrays_;  // by id of the variable
 };
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -10,7 +10,7 @@
 #include "model/base/dtype.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -301,4 +301,4 @@ std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store) {
   }
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 #include "model/data/files/zarr/zarr_codecs.h"
 #include "model/data/files/zarr/zarr_store.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ZarrMetadata {
   std::string name;
@@ -45,4 +45,4 @@ std::vector<CfGroup> zarr_groups(const ZarrStore& store, const std::vector<ZarrM
 /// A number in Zarr's JSON, where NaN and infinities are strings.
 std::optional<double> zarr_number(const nlohmann::json& value);
 
-}  // namespace isobar
+}  // namespace isobar::data

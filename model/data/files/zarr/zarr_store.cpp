@@ -15,7 +15,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -258,4 +258,4 @@ std::unique_ptr<ZarrStore> open_zarr_store(const std::string& path) {
   return std::make_unique<ZarrZip>(path);
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

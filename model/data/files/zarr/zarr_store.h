@@ -13,7 +13,7 @@
 
 #include "model/data/fields/slab.h"
 
-namespace isobar {
+namespace isobar::data {
 
 class ZarrStore {
  public:
@@ -39,4 +39,4 @@ bool is_zarr(const std::filesystem::path& path);
 
 std::unique_ptr<ZarrStore> open_zarr_store(const std::string& path);
 
-}  // namespace isobar
+}  // namespace isobar::data

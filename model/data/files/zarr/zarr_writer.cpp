@@ -12,7 +12,7 @@
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 
-namespace isobar {
+namespace isobar::data {
 
 namespace {
 
@@ -189,4 +189,4 @@ void ZarrWriter::finish() {
                       "remove what lies there, or name another");
 }
 
-}  // namespace isobar
+}  // namespace isobar::data

@@ -11,7 +11,7 @@
 
 #include "model/data/fields/field_file.h"
 
-namespace isobar {
+namespace isobar::data {
 
 struct ZarrLayout {
   int version = 2;
@@ -46,4 +46,4 @@ class ZarrWriter {
   int64_t written_ = 0;
 };
 
-}  // namespace isobar
+}  // namespace isobar::data
