@@ -111,7 +111,7 @@ RunSpec sample_of(RunSpec one) {
   one.policy.zero = 0;
   one.policy.offload_parameters = one.policy.sequence_parallel = false;
   one.policy.schedule = PipelineSchedule::gpipe;
-  one.policy.recompute = Recompute::none;
+  one.policy.set_recompute(Recompute::none);
   one.policy.micro_batch = 1;
   one.train.global_batch = 1;
   return one;

@@ -91,7 +91,7 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.zero = static_cast<unsigned char>(l.zero);
   s.policy.offload_parameters = s.policy.offload_parameters && l.zero == 3;
   s.policy.sequence_parallel = l.sequence_parallel;
-  s.policy.recompute = l.recompute;
+  s.policy.set_recompute(l.recompute);
   s.policy.cp_kind = l.cp_kind;
   if (l.workers >= 0) s.data.workers = l.workers;
   return s;

@@ -32,7 +32,9 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
                                  "layout.vpp=1",
                                  "policy.micro_batch=1",
                                  "policy.schedule=1f1b",
-                                 "policy.recompute=none",
+                                 "policy.recompute=full",
+                                 std::string("policy.recompute_method=") + of({"uniform", "block"}),
+                                 std::string("policy.recompute_num_layers=") + of({"1", "2"}),
                                  "policy.zero=0",
                                  "policy.sequence_parallel=false"};
     if (model != "vit-384") set.push_back(std::string("net.depth=") + of({"4", "6", "7"}));

@@ -36,6 +36,7 @@ TEST(Utilization, ModelFlopsAreNarayanansWithoutRecomputationWhateverThePolicy) 
   const double counted = nets::model_flops(s);
   EXPECT_NEAR(counted / narayanan, 1, 1e-3);
   s.policy.recompute = Recompute::full;
+  s.policy.recompute_num_layers = 2;
   s.layout = {.dp = 2, .tp = 2, .pp = 2};
   EXPECT_DOUBLE_EQ(nets::model_flops(s), counted);
 }

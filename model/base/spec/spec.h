@@ -182,6 +182,11 @@ struct PolicySpec {  // policy:
   // Graph nets: a step's edges are computed in this number of chunks. Nothing of a chunk is kept: backward
   // recomputes it
   int64_t edge_chunks = 1;
+  /// Groups of blocks are full recomputation's alone.
+  void set_recompute(Recompute r) {
+    recompute = r;
+    if (r != Recompute::full) recompute_method = RecomputeMethod::uniform, recompute_num_layers = 1;
+  }
   /// True if some activations are recomputed in backward.
   bool recomputes() const { return recompute != Recompute::none || edge_chunks > 1; }
 };

@@ -121,7 +121,7 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
   };
   for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
     RunSpec one = given;
-    one.policy.recompute = recompute;
+    one.policy.set_recompute(recompute);
     if (given.policy.recompute != Recompute::full) consider(one, "policy.recompute", name_of(recompute));
   }
   for (int64_t b = given.micro_batch() / 2; b >= 1; b /= 2) {
