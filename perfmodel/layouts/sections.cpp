@@ -235,15 +235,16 @@ OpShape addition_of(double bytes) {
 // Measured over modelled time of the op at this number of samples. Weight gradients of all micro-batches but
 // the first accumulate.
 double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
-  if (named.last_x == x) return named.last_factor;
-  named.last_x = x;
+  const auto [known, fresh] = named.factors.try_emplace(x, 1);
+  double& factor = known->second;
+  if (!fresh) return factor;
   plan::Op op = named.one;
   plan::each_size(op.attrs, named.two.attrs, [x](int64_t& a, int64_t b) {
     a = std::llround(static_cast<double>(a) + x * static_cast<double>(b - a));
   });
   plan::Op added = op;
   plan::accumulate(added.attrs);
-  double& factor = named.last_factor = shape_factor(added, where);
+  factor = shape_factor(added, where);
   if (factor == 1 && plan::accumulates(added.attrs)) factor = shape_factor(op, where);
   return factor;
 }

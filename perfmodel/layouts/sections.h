@@ -38,7 +38,7 @@ struct Line {  // a + b * samples
 
 struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), and its kind
   plan::Op one, two;  // for NetSections::one and ::two samples, without operands
-  mutable double last_x = -1, last_factor = 1;  // the last factor asked for
+  mutable std::map<double, double> factors;  // those asked for, by samples
 };
 
 struct SectionOp {
