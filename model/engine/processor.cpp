@@ -27,7 +27,7 @@ namespace {
 
 class CpuProcessor : public Processor {
  public:
-  CpuProcessor(const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi, int threads)
+  CpuProcessor(const plan::Plan& plan, const comm::Mpi& mpi, int threads)
       : arena_(plan.memory.arena),
         host_(plan.memory.host > 0 ? std::make_unique<inference::Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), host_ ? host_->data() : nullptr),
@@ -302,13 +302,13 @@ plan::Workspace gpu_workspace(const RunSpec& spec, int capability) {
 
 #else
 
-MicroBatchChoice choose_micro_batch(const ComputeDevice&, const RunSpec& spec, const Mpi&) {
+nets::MicroBatchChoice choose_micro_batch(const ComputeDevice&, const RunSpec& spec, const comm::Mpi&) {
   return {.spec = spec};
 }
-MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
+nets::MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
   return {.spec = spec};
 }
-Workspace gpu_workspace(const RunSpec&, int) {
+plan::Workspace gpu_workspace(const RunSpec&, int) {
   return {};
 }
 
@@ -332,9 +332,9 @@ std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const Run
 #ifdef ISOBAR_WITH_CUDA
   if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi, traced);
 #else
-  (void)device;
+  (void)device, (void)spec;
 #endif
-  return std::make_unique<CpuProcessor>(spec, plan, mpi, threads);
+  return std::make_unique<CpuProcessor>(plan, mpi, threads);
 }
 
 }  // namespace isobar::engine
