@@ -5,6 +5,7 @@
 //   map.rmse(channel, block);                 // NaN: nothing there counted
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
