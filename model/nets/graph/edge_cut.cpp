@@ -34,8 +34,9 @@ void add_returned(EdgeCut& c) {
 }  // namespace
 
 bool EdgeCut::reads_halo(int64_t first, int64_t count) const {
-  const auto next = std::lower_bound(at_the_cut.begin(), at_the_cut.end(), first);
-  return next != at_the_cut.end() && *next < first + count;
+  const auto next = std::upper_bound(at_the_cut.begin(), at_the_cut.end(), first,
+                                     [](int64_t edge, const EdgeRun& run) { return edge < run.end; });
+  return next != at_the_cut.end() && next->first < first + count;
 }
 
 std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& sender_parts,
@@ -51,14 +52,20 @@ std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& s
     c.first_receiver = receivers[r], c.receivers = receiver_parts[r];
     c.first_edge = all.receiver_offsets[static_cast<size_t>(receivers[r])];
     c.edges = all.receiver_offsets[static_cast<size_t>(receivers[r + 1])] - c.first_edge;
-    for (int64_t e = c.first_edge; e < c.first_edge + c.edges; ++e) {
-      const int32_t s = all.senders[static_cast<size_t>(e)];
+    const int32_t* const sender = all.senders.data() + c.first_edge;
+    EdgeRun run{0, 0};
+    const auto end_run = [&] {
+      if (run.end > run.first) c.at_the_cut.push_back(run);
+      c.cut_edges += run.end - run.first;
+    };
+    for (int64_t e = 0; e < c.edges; ++e) {
+      const int32_t s = sender[e];
       if (s >= senders[r] && s < senders[r + 1]) continue;
-      c.at_the_cut.push_back(e - c.first_edge);
-      if (!listed[static_cast<size_t>(s)]) c.halo.push_back(s);
-      listed[static_cast<size_t>(s)] = true;
+      if (e != run.end) end_run(), run.first = e;
+      run.end = e + 1;
+      if (!listed[static_cast<size_t>(s)]) c.halo.push_back(s), listed[static_cast<size_t>(s)] = true;
     }
-    c.cut_edges = static_cast<int64_t>(c.at_the_cut.size());
+    end_run();
     for (const int32_t s : c.halo) listed[static_cast<size_t>(s)] = false;
     std::sort(c.halo.begin(), c.halo.end());
     halo_of_all += static_cast<int64_t>(c.halo.size());

@@ -19,6 +19,11 @@ namespace isobar::nets {
 
 class Emission;
 
+/// Adjacent edges, counted from a rank's first_edge
+struct EdgeRun {
+  int64_t first, end;
+};
+
 /// One rank's part of a set of edges.
 struct EdgeCut {
   int64_t first_sender = 0, senders = 0, first_receiver = 0, receivers = 0;
@@ -27,7 +32,7 @@ struct EdgeCut {
   std::vector<int32_t> sent;                   // own senders that others read, from 0: by rank, then by index
   std::vector<int64_t> receive, send;          // rows of both, from and to each rank
   int64_t cut_edges = 0;                       // own edges with a sender on another rank
-  std::vector<int64_t> at_the_cut;             // their indices, from first_edge
+  std::vector<EdgeRun> at_the_cut;             // runs of them
   int64_t halo_of_all = 0;                     // sum over all ranks
   int64_t fewest_edges = 0, fewest_nodes = 0;  // of any rank
   /// In the table of own senders, halo and returned rows: the rows that add up to each own sender's

@@ -46,11 +46,8 @@ std::shared_ptr<const RowExchange> exchange_of_windows(const WindowGrid& of, int
   thread_local std::deque<Kept> all;
   for (const Kept& k : all)
     if (k.of == of && k.batch == batch && k.rank == rank && k.bands == bands) return k.exchange;
-  std::vector<std::vector<int32_t>> from;
-  for (int64_t r = 0; r < bands.ranks(); ++r) from.push_back(WindowOrder(of, batch, bands, r).from());
   if (all.size() == kKept) all.pop_front();
-  all.push_back({of, batch, rank, bands,
-                 std::make_shared<const RowExchange>(exchange_of(of.grid, batch, bands, from, rank))});
+  all.push_back({of, batch, rank, bands, std::make_shared<const RowExchange>(of, batch, bands, rank)});
   return all.back().exchange;
 }
 
@@ -59,8 +56,7 @@ std::shared_ptr<const RowExchange> exchange_of_windows(const WindowGrid& of, int
 Windows::Windows(plan::Builder& b, const std::string& name, const WindowGrid& of, int64_t batch,
                  const Bands& bands, int64_t rank, int group)
     : runs(WindowOrder(of, batch, bands, rank).runs()),
-      order(b, name, exchange_of_windows(of, batch, bands, rank),
-            WindowOrder(of, batch, bands, rank).own_rows(), group),
+      order(b, name, exchange_of_windows(of, batch, bands, rank), group),
       window(inside(of)),
       b_(b),
       name_(name),

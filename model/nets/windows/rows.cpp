@@ -11,7 +11,7 @@ plan::View RowOrder::constant(plan::View& made, const char* what, int64_t count,
 }
 
 plan::View RowOrder::from_others() {
-  return constant(made_from_others_, "from_others", inside, [cut = cut_] { return cut->from_others; });
+  return constant(made_from_others_, "from_others", inside, [cut = cut_] { return cut->tables().from_others; });
 }
 
 void RowOrder::gather(const std::string& path, const plan::View& x, const plan::View& y, int64_t width,
@@ -43,7 +43,7 @@ void RowOrder::back(const std::string& path, const plan::View& base, const plan:
                     int64_t width, const plan::View& others) {
   plan::View which;
   if (others)
-    which = constant(made_to_others_, "to_others", outside, [cut = cut_] { return cut->to_others; });
+    which = constant(made_to_others_, "to_others", outside, [cut = cut_] { return cut->tables().to_others; });
   b_.emit<plan::OpKind::gather>(path, {.rows = outside, .cols = width, .batch = 1},
                                 {base, y, constant(made_to_, "to", outside, to_), others, which}, {x});
 }
@@ -59,19 +59,17 @@ plan::View RowOrder::give(const std::string& path, const plan::View& y, int64_t 
 
 // Rows of other ranks' x in sequence; absent if there are none
 plan::View RowOrder::of_others(const std::string& path, const plan::View& x, int64_t width, bool returns) {
-  std::vector<int32_t> RowExchange::*const list = returns ? &RowExchange::returned : &RowExchange::sent;
   const std::vector<int64_t>&send = returns ? cut_->receive : cut_->send,
         &receive = returns ? cut_->send : cut_->receive;
   const DType type = b_.plan.buffers[x.buffer].dtype;
   plan::TransferAttrs a{.group = group_};
-  int64_t arrive = 0;
-  for (const int64_t rows : send) a.send.push_back(rows * width);
+  int64_t leave = 0, arrive = 0;
+  for (const int64_t rows : send) a.send.push_back(rows * width), leave += rows;
   for (const int64_t rows : receive) a.receive.push_back(rows * width), arrive += rows;
-  const auto leave = static_cast<int64_t>(((*cut_).*list).size());
   const plan::View leaving = b_.scratch(path + ".leaving", type, std::max<int64_t>(1, leave * width));
   const plan::View arriving = b_.scratch(path + ".arriving", type, std::max<int64_t>(1, arrive * width));
-  const auto places = [cut = cut_, list, first = returns ? own : 0] {
-    std::vector<int32_t> out = (*cut).*list;
+  const auto places = [cut = cut_, returns, first = returns ? own : 0] {
+    std::vector<int32_t> out = returns ? cut->tables().returned : cut->tables().sent;
     for (int32_t& place : out) place -= static_cast<int32_t>(first);
     return out;
   };

@@ -34,16 +34,16 @@ class RowOrder {
         name_(std::move(name)),
         from_(std::move(from)),
         to_(std::move(to)) {}
-  /// Cut over the ranks of `group`; takes no second table. The first `own` rows inside need no exchange.
-  RowOrder(plan::Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int64_t own, int group)
-      : inside(static_cast<int64_t>(cut->from_own.size())),
-        outside(static_cast<int64_t>(cut->to_own.size())),
-        own(cut->any ? own : inside),
+  /// Cut over the ranks of `group`; takes no second table. The first own rows inside need no exchange.
+  RowOrder(plan::Builder& b, std::string name, const std::shared_ptr<const RowExchange>& cut, int group)
+      : inside(cut->inside),
+        outside(cut->outside),
+        own(cut->any ? cut->own : inside),
         b_(b),
         name_(std::move(name)),
-        from_([cut] { return cut->from_own; }),
-        to_([cut] { return cut->to_own; }),
-        cut_(cut->any ? std::move(cut) : nullptr),
+        from_([cut] { return cut->tables().from_own; }),
+        to_([cut] { return cut->tables().to_own; }),
+        cut_(cut->any ? cut : nullptr),
         group_(group) {}
   RowOrder(const RowOrder&) = delete;
   RowOrder& operator=(const RowOrder&) = delete;

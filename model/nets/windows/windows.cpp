@@ -1,6 +1,7 @@
 #include "model/nets/windows/windows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -131,6 +132,13 @@ int64_t WindowOrder::own_rows() const {
   int64_t rows = 0;
   for (const WindowRun& r : runs_) rows += r.shared ? 0 : r.rows();
   return rows;
+}
+
+std::vector<int32_t> WindowOrder::latitudes() const {
+  std::vector<int32_t> out;
+  for (const Segment& s : axes_[1])
+    std::copy_if(s.begin(), s.end(), std::back_inserter(out), [](int32_t row) { return row >= 0; });
+  return out;
 }
 
 std::vector<int32_t> WindowOrder::from() const {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <random>
 #include <string>
 
@@ -151,11 +152,12 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
         if (segment != std::vector<int32_t>{-1}) to.insert(std::move(segment));
       }
   };
-  std::vector<nets::RowExchange> x;
+  std::deque<nets::RowExchange> x;
   std::vector<std::vector<int32_t>> band;  // rows of the whole grid
   for (int64_t r = 0; r < ranks; ++r) {
     collect(nets::WindowOrder(of, batch, bands, r), cut);
-    x.push_back(nets::exchange_of(grid, batch, bands, from, r));
+    x.emplace_back(of, batch, bands, r);
+    ASSERT_EQ(x.back().inside, static_cast<int64_t>(from[static_cast<size_t>(r)].size()));
     band.emplace_back();
     for (int64_t level = 0; level < batch * grid[0]; ++level)
       for (int64_t h = bands.first(r); h < bands.first(r) + bands.rows(r); ++h)
@@ -166,7 +168,7 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
   ASSERT_EQ(cut, whole);
   // Rows arriving at each rank, by sender
   const auto moved =
-      [&](const std::vector<std::vector<int32_t>>& held, std::vector<int32_t> nets::RowExchange::*list,
+      [&](const std::vector<std::vector<int32_t>>& held, std::vector<int32_t> nets::RowExchange::Tables::*list,
           std::vector<int64_t> nets::RowExchange::*send, std::vector<int64_t> nets::RowExchange::*receive) {
         std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
         for (size_t to = 0; to < arrived.size(); ++to)
@@ -176,7 +178,7 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
             for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
             EXPECT_EQ(counts[to], (x[to].*receive)[of]);
             for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
-              arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].*list).at(i))));
+              arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].tables().*list).at(i))));
           }
         return arrived;
       };
@@ -186,16 +188,16 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
     return i >= 0 ? own.at(static_cast<size_t>(i)) : j >= 0 ? others.at(static_cast<size_t>(j)) : -1;
   };
   const auto there =
-      moved(band, &nets::RowExchange::sent, &nets::RowExchange::send, &nets::RowExchange::receive);
+      moved(band, &nets::RowExchange::Tables::sent, &nets::RowExchange::send, &nets::RowExchange::receive);
   const auto back =
-      moved(from, &nets::RowExchange::returned, &nets::RowExchange::receive, &nets::RowExchange::send);
+      moved(from, &nets::RowExchange::Tables::returned, &nets::RowExchange::receive, &nets::RowExchange::send);
   bool any = false;
   for (size_t r = 0; r < x.size(); ++r) {
     for (size_t i = 0; i < from[r].size(); ++i)
-      ASSERT_EQ(picked(band[r], there[r], x[r].from_own[i], x[r].from_others[i]), from[r][i]);
+      ASSERT_EQ(picked(band[r], there[r], x[r].tables().from_own[i], x[r].tables().from_others[i]), from[r][i]);
     for (size_t i = 0; i < band[r].size(); ++i)
-      ASSERT_EQ(picked(from[r], back[r], x[r].to_own[i], x[r].to_others[i]), band[r][i]);
-    any = any || !x[r].sent.empty();
+      ASSERT_EQ(picked(from[r], back[r], x[r].tables().to_own[i], x[r].tables().to_others[i]), band[r][i]);
+    any = any || !x[r].tables().sent.empty();
   }
   for (const nets::RowExchange& of : x) EXPECT_EQ(of.any, any);
 }
