@@ -11,7 +11,8 @@ plan::View RowOrder::constant(plan::View& made, const char* what, int64_t count,
 }
 
 plan::View RowOrder::from_others() {
-  return constant(made_from_others_, "from_others", inside, [cut = cut_] { return cut->tables().from_others; });
+  return constant(made_from_others_, "from_others", inside,
+                  [cut = cut_] { return cut->tables().from_others; });
 }
 
 void RowOrder::gather(const std::string& path, const plan::View& x, const plan::View& y, int64_t width,

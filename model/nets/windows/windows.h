@@ -59,7 +59,7 @@ class WindowOrder {
   WindowOrder(const WindowGrid& of, int64_t batch, const Bands& bands, int64_t rank);
   const std::vector<WindowRun>& runs() const { return runs_; }
   int64_t rows() const;
-  int64_t own_rows() const;  // rows of runs that are not shared, which come first
+  int64_t own_rows() const;                // rows of runs that are not shared, which come first
   std::vector<int32_t> latitudes() const;  // of its rows, each once
   std::vector<int32_t> from() const;
   std::vector<int32_t> to() const;

@@ -167,21 +167,22 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
   collect(nets::WindowOrder(of, batch), whole);
   ASSERT_EQ(cut, whole);
   // Rows arriving at each rank, by sender
-  const auto moved =
-      [&](const std::vector<std::vector<int32_t>>& held, std::vector<int32_t> nets::RowExchange::Tables::*list,
-          std::vector<int64_t> nets::RowExchange::*send, std::vector<int64_t> nets::RowExchange::*receive) {
-        std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
-        for (size_t to = 0; to < arrived.size(); ++to)
-          for (size_t of = 0; of < arrived.size(); ++of) {
-            const std::vector<int64_t>& counts = x[of].*send;
-            size_t first = 0;
-            for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
-            EXPECT_EQ(counts[to], (x[to].*receive)[of]);
-            for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
-              arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].tables().*list).at(i))));
-          }
-        return arrived;
-      };
+  const auto moved = [&](const std::vector<std::vector<int32_t>>& held,
+                         std::vector<int32_t> nets::RowExchange::Tables::*list,
+                         std::vector<int64_t> nets::RowExchange::*send,
+                         std::vector<int64_t> nets::RowExchange::*receive) {
+    std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
+    for (size_t to = 0; to < arrived.size(); ++to)
+      for (size_t of = 0; of < arrived.size(); ++of) {
+        const std::vector<int64_t>& counts = x[of].*send;
+        size_t first = 0;
+        for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
+        EXPECT_EQ(counts[to], (x[to].*receive)[of]);
+        for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
+          arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].tables().*list).at(i))));
+      }
+    return arrived;
+  };
   const auto picked = [](const std::vector<int32_t>& own, const std::vector<int32_t>& others, int32_t i,
                          int32_t j) {
     EXPECT_TRUE(i < 0 || j < 0) << "from two places";
@@ -189,12 +190,13 @@ void expect_exchange(const nets::WindowGrid& of, int64_t batch, int64_t ranks) {
   };
   const auto there =
       moved(band, &nets::RowExchange::Tables::sent, &nets::RowExchange::send, &nets::RowExchange::receive);
-  const auto back =
-      moved(from, &nets::RowExchange::Tables::returned, &nets::RowExchange::receive, &nets::RowExchange::send);
+  const auto back = moved(from, &nets::RowExchange::Tables::returned, &nets::RowExchange::receive,
+                          &nets::RowExchange::send);
   bool any = false;
   for (size_t r = 0; r < x.size(); ++r) {
     for (size_t i = 0; i < from[r].size(); ++i)
-      ASSERT_EQ(picked(band[r], there[r], x[r].tables().from_own[i], x[r].tables().from_others[i]), from[r][i]);
+      ASSERT_EQ(picked(band[r], there[r], x[r].tables().from_own[i], x[r].tables().from_others[i]),
+                from[r][i]);
     for (size_t i = 0; i < band[r].size(); ++i)
       ASSERT_EQ(picked(from[r], back[r], x[r].tables().to_own[i], x[r].tables().to_others[i]), band[r][i]);
     any = any || !x[r].tables().sent.empty();
