@@ -29,7 +29,8 @@ std::vector<std::string> record(const std::string& text, size_t& at, int& line, 
       quoted = true;
     } else if (c == ',') {
       cells.emplace_back();
-    } else if (c == '\n') {
+    } else if (c == '\n' || (c == '\r' && text.compare(at + 1, 1, "\n") != 0)) {
+      line += c == '\r';
       ++at;
       return cells;
     } else if (c != '\r') {
@@ -44,6 +45,18 @@ std::vector<std::string> record(const std::string& text, size_t& at, int& line, 
 }
 
 const std::string kNothing;
+
+/// Refuses what spreadsheets write where commas and UTF-8 are meant.
+void refuse_other_forms(const std::string& text, const std::string& file) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    throw ConfigError(file, "", "is in UTF-16", "save it as CSV in UTF-8");
+  const std::string head = text.substr(0, text.find_first_of("\r\n"));
+  if (head.find(',') != std::string::npos) return;
+  for (const auto& [mark, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}})
+    if (head.find(mark) != std::string::npos)
+      throw ConfigError(file, "line 1", std::string("has ") + name + " between its columns",
+                        "save it with commas between them, and points in numbers");
+}
 
 }  // namespace
 
@@ -104,7 +117,12 @@ CsvTable parse_csv(const std::string& text, const std::string& file) {
   int line = 1;
   if (at == text.size())
     throw ConfigError(file, "line 1", "is empty", "a table begins with a line of column names");
+  refuse_other_forms(text, file);
   t.columns = record(text, at, line, file);
+  for (std::string& name : t.columns) {
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+  }
   auto columns = std::make_shared<std::map<std::string, size_t>>();
   for (size_t i = 0; i < t.columns.size(); ++i) (*columns)[t.columns[i]] = i;
   while (at < text.size()) {

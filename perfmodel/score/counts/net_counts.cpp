@@ -55,4 +55,10 @@ double net_parameters(const PublishedRun& r) {
   return r.layers * (w.dense() + w.experts) + r.hidden * r.vocab * (r.arch == Arch::llama ? 2 : 1);
 }
 
+double logged_flops(const PublishedRun& r) {
+  const BlockWeights block = block_weights(r);
+  const double weights = r.layers * (block.dense() + block.active), q = r.heads * r.head_dim;
+  return 6 * r.global_batch * r.seq * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab);
+}
+
 }  // namespace isobar::perf

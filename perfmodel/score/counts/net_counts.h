@@ -40,4 +40,7 @@ OwnParameters own_parameters(const PublishedRun& run);
 /// Parameters of the whole net.
 double net_parameters(const PublishedRun& run);
 
+/// FLOPs of a step without recomputation, as in Megatron-LM's log: attention without causal savings.
+double logged_flops(const PublishedRun& run);
+
 }  // namespace isobar::perf

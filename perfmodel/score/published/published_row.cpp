@@ -8,13 +8,12 @@
 
 #include "model/base/names/did_you_mean.h"
 #include "perfmodel/score/counts/net_counts.h"
-#include "perfmodel/score/counts/step_model.h"
+#include "perfmodel/score/published/row_checks.h"
 
 namespace isobar::perf {
 namespace {
 
-constexpr double kLargest = 1e8;   // of any count in a table
-constexpr double kCeiling = 0.97;  // of the least time that the peak allows: tables round
+constexpr double kLargest = 1e8;  // of any count in a table
 
 std::string lower(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -147,6 +146,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
+  refuse_uneven_layout(r);
   if (r.dp > 1 && is_unsaid(row, "zero_stage")) r.unsaid.insert("zero_stage");
   if (r.tp > 1 && is_unsaid(row, "sequence_parallel")) r.unsaid.insert("sequence_parallel");
   if (r.pp > 1 && is_unsaid(row, "schedule") && row.text("vpp").empty()) r.unsaid.insert("schedule");
@@ -173,6 +173,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
 /// From the columns. Unsaid: flash attention for all but GPTs, and for them from Hopper on, which came later.
 AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
   const std::string& flash_attention = row.text("flash_attention");
+  if (!is_unsaid(row, "flash_attention")) said(row, "flash_attention");
   const bool usual_flash = r.arch != Arch::gpt || is_after_flash(*r.gpu);
   const bool flash = flash_attention == "y" || (flash_attention != "n" && usual_flash);
   const AttentionKernel usual = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
@@ -219,24 +220,27 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
 /// Seconds of a step from the row's rates or times; throws if there is none.
 double step_seconds(const CsvRow& row, const PublishedRun& r) {
   if (const double s = row.number("step_time_s"); s > 0) return s;
-  const double tokens = r.global_batch * r.seq;
-  if (const double t = row.number("tokens_per_s_per_gpu"); t > 0) return tokens / (t * r.gpus);
+  if (const double t = row.number("tokens_per_s_per_gpu"); t > 0)
+    return r.global_batch * r.seq / (t * r.gpus);
   if (const double t = row.number("samples_per_s"); t > 0) return r.global_batch / t;
-  const std::string metric = row.text("metric_name");
+  const std::string metric = row.text("metric_name"), unit = row.text("metric_unit");
   const double value = row.number("metric_value");
-  if (metric == "step_time" && value > 0) return row.text("metric_unit") == "ms" ? 1e-3 * value : value;
   const bool share = metric == "mfu", model = share || metric == "model_tflops_per_gpu";
-  if (!(model || metric == "achieved_tflops_per_gpu") || !(value > 0))
+  if (!(value > 0) || !(model || metric == "step_time" || metric == "achieved_tflops_per_gpu"))
     throw Refused("no step time or throughput");
+  if (metric == "step_time") {
+    if (!unit.empty() && unit != "s" && unit != "ms")
+      throw Refused("metric_unit of a step_time is '" + unit + "', neither s nor ms");
+    return unit == "ms" ? 1e-3 * value : value;
+  }
+  if (share && unit != "%" && !(unit.empty() && value > 1))
+    throw Refused("metric_unit of an mfu of " + row.text("metric_value") + " is '" + unit + "', not %");
   const double rate = (share ? value / 100 * r.gpu->peak(r.precision) : value * 1e12) * r.gpus;
   // Hardware FLOPs of Narayanan 2021: 96 B s L h^2 (1 + s / 6h + V / 16 L h), recomputation included.
   if (!model && r.arch == Arch::gpt && r.recompute == Recompute::full)
-    return 96 * tokens * r.layers * r.hidden * r.hidden *
+    return 96 * r.global_batch * r.seq * r.layers * r.hidden * r.hidden *
            (1 + r.seq / (6 * r.hidden) + r.vocab / (16 * r.layers * r.hidden)) / rate;
-  // Megatron-LM's log: model FLOPs, attention without causal savings.
-  const BlockWeights block = block_weights(r);
-  const double weights = r.layers * (block.dense() + block.active), q = r.heads * r.head_dim;
-  return 6 * tokens * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab) / rate;
+  return logged_flops(r) / rate;
 }
 
 /// By the column, the campaign, or a name in `framework`; nullptr: not said.
@@ -290,8 +294,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   read_policy(row, r);
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);
-  if (r.memory_gb < 0 || r.memory_gb * 1e9 > 1.2 * r.gpu->memory_bytes)
-    r.memory_gb = 0;  // implausible for this chip
+  if (r.memory_gb < 0) throw Refused("memory_gb is below 0");
   r.mfu = row.number("mfu_pct", 0);
   const std::string outcome = metric == "outcome" ? lower(row.text("metric_value")) : "";
   if (outcome == "crashed_or_oom") throw Refused("the outcome lumps crashes and lack of memory");
@@ -304,7 +307,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
     throw Refused("outcome '" + row.text("metric_value") + "' says nothing about time");
   r.step_s = step_seconds(row, r);
   if (!(r.step_s > 1e-6 && r.step_s < 1e6)) throw Refused("the step time is no time of a training step");
-  if (r.step_s < kCeiling * count_step(r).ceiling_s) throw Refused("faster than the chip's peak allows");
+  refuse_contradictions(row, r);
   return r;
 }
 

@@ -11,6 +11,10 @@ namespace isobar::perf {
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
+  /// `numbers`: the row's own, where rows are refused for one reason with different ones.
+  Refused(const std::string& why, const std::string& numbers)
+      : std::runtime_error(why + " (" + numbers + ")"), reason(why) {}
+  std::string reason;  // "": all of what()
 };
 
 /// The row's accelerator is none of configs/machines.

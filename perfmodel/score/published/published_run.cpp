@@ -2,11 +2,13 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "model/base/error.h"
 #include "perfmodel/score/published/open_run.h"
+#include "perfmodel/score/published/row_checks.h"
 
 namespace isobar::perf {
 namespace {
@@ -150,8 +152,10 @@ PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
   t.file = csv.file;
+  std::map<std::string, std::string> first;  // of rows refused for one reason, with the first's numbers
   for (const CsvRow& row : csv.rows) {
     try {
+      refuse_foreign_cells(row);
       if (OpenRun open = open_run(row, t.name, own); !open.missing.empty()) {
         if (open.candidates.front().outcome == Outcome::ran) t.open.push_back(std::move(open));
         continue;
@@ -159,8 +163,10 @@ PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
       PublishedRun r = run_from(row, t.name, own);
       (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
     } catch (const Refused& why) {
-      ++t.refused[why.what()];
-      t.first_refused.try_emplace(why.what(), row.line());
+      const std::string& text =
+          first.try_emplace(why.reason.empty() ? why.what() : why.reason, why.what()).first->second;
+      ++t.refused[text];
+      t.first_refused.try_emplace(text, row.line());
       if (const auto* chip = dynamic_cast<const UnknownChip*>(&why))
         t.unknown_chips.try_emplace(chip->name, row.line());
     }

@@ -58,6 +58,55 @@ TEST(Csv, BadTablesNameTheLine) {
   EXPECT_EQ(parse_csv("a\n1e3\n", "number").rows[0].number("a"), 1000);
 }
 
+TEST(Csv, WhatSpreadsheetsWriteIsReadOrNamed) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      parse_csv(text, "runs.csv");
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_NE(refusal("arch;gpus\nllama;8\n").find("semicolons"), std::string::npos);
+  EXPECT_NE(refusal("arch\tgpus\nllama\t8\n").find("tabs"), std::string::npos);
+  EXPECT_NE(refusal(std::string("\xFF\xFE", 2) + "a").find("UTF-16"), std::string::npos);
+  const CsvTable t = parse_csv("arch, gpus \rllama,8\rgpt,16\r", "old.csv");
+  ASSERT_EQ(t.rows.size(), 2u);
+  EXPECT_EQ(t.rows[1].number("gpus"), 16);
+}
+
+// A cell that is no number, or disagrees with another of its row, is a reason; nothing is passed over.
+TEST(PublishedTables, ARowsNumbersHaveToAgree) {
+  const std::string columns =
+      "arch,layers,hidden,heads,vocab,seq_len,gpus,gpu_type,dp,tp,pp,micro_batch,global_batch,flash_"
+      "attention,"
+      "metric_name,metric_value,metric_unit,memory_gb,step_time_s,tokens_per_s_per_gpu,samples_per_s,tflops_"
+      "per_gpu\n";
+  const std::string net = "llama,32,4096,32,32000,4096,64,H100,16,4,1,1,256,";
+  const auto why = [&](const std::string& row) {
+    const PublishedTable t = published_from(parse_csv(columns + row + "\n", "t.csv"));
+    return t.refused.empty() ? std::string() : t.refused.begin()->first;
+  };
+  EXPECT_EQ(why(net + "y,,,,60,2,8192,128,430"), "");
+  for (const auto& [cells, word] : std::map<std::string, std::string>{
+           {"y,,,,60,2,819,,", "tokens_per_s_per_gpu"},
+           {"y,,,,60,2,,12,", "samples_per_s"},
+           {"y,,,,60,2,,,4300", "tflops_per_gpu"},
+           {"y,,,,60,20000,,,", "check its unit"},
+           {"y,,,,60,\"2,000\",,,", "step_time_s is no number ('2,000')"},
+           {"y,,,,60,2 s,8192,,", "step_time_s is no number ('2 s')"},
+           {"y,,,,60,-2,8192,,", "step_time_s is below 0"},
+           {"y,,,,61440,2,,,", "memory_gb is more than the chip has (6.144e+04)"},
+           {"yes,,,,60,2,,,", "flash_attention 'yes'"},
+           {"y,step_time,0.1,min,60,,,,", "metric_unit of a step_time is 'min'"},
+           {"y,mfu,0.452,,60,,,,", "metric_unit of an mfu"}})
+    EXPECT_NE(why(net + cells).find(word), std::string::npos) << cells << ": " << why(net + cells);
+  EXPECT_NE(why("llama,32.5,4096,32,32000,4096,64,H100,16,4,1,1,256,y,,,,60,2,,,").find("no whole number"),
+            std::string::npos);
+  EXPECT_NE(why("llama,32,4096,32,32000,4096,64,H100,1,64,1,1,256,y,,,,60,2,,,").find("do not divide by tp"),
+            std::string::npos);
+}
+
 TEST(PublishedTables, EveryRowIsUsedOrRefused) {
   for (const char* name :
        {"aleph_alpha_layouts", "aleph_alpha_layouts_oom", "nvidia_megatron_bridge", "nvidia_nemo",

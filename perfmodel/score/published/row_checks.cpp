@@ -1,0 +1,94 @@
+#include "perfmodel/score/published/row_checks.h"
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "perfmodel/score/counts/net_counts.h"
+#include "perfmodel/score/counts/step_model.h"
+#include "perfmodel/score/published/published_row.h"
+
+namespace isobar::perf {
+namespace {
+
+constexpr double kRounding = 1.15;     // of times and rates of one row
+constexpr double kFlopsFactor = 3;     // sources count attention and recomputation differently
+constexpr double kCeiling = 0.97;      // of the least time that the peak allows: tables round
+constexpr double kSlowest = 2000;      // times the least: milliseconds taken for seconds are beyond it
+constexpr double kMemoryFactor = 1.2;  // GB, GiB and what drivers keep
+
+constexpr const char* kCounts[] = {"layers",     "hidden",       "ffn_hidden",  "heads",    "kv_heads",
+                                   "vocab",      "seq_len",      "gpus",        "dp",       "tp",
+                                   "cp",         "pp",           "vpp",         "ep",       "gpus_per_node",
+                                   "experts",    "top_k",        "expert_ffn",  "params_b", "micro_batch",
+                                   "zero_stage", "global_batch", "dense_layers"};
+constexpr const char* kNumbers[] = {
+    "params_b", "head_dim", "memory_gb", "step_time_s",          "tflops_per_gpu",
+    "mfu_pct",  "hfu_pct",  "nic_gb_s",  "tokens_per_s_per_gpu", "samples_per_s"};
+
+std::string in_short(double v) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.4g", v);
+  return s;
+}
+
+void refuse_text(const CsvRow& row, const char* column) {
+  const std::string& s = row.text(column);
+  if (!s.empty() && s != "unknown" && std::isnan(row.number(column)))
+    throw Refused(std::string(column) + " is no number", "'" + s.substr(0, 40) + "'");
+}
+
+/// What the last digit of a cell may hide; some tables cut digits off.
+double last_digit(const std::string& cell) {
+  if (cell.find_first_of("eE") != std::string::npos) return 0;
+  const size_t point = cell.find('.');
+  return point == std::string::npos ? 1 : std::pow(10, -static_cast<double>(cell.size() - point - 1));
+}
+
+/// The step's time by the rate in another column, `amount` a second, beside that which counts.
+void refuse_other_rate(const CsvRow& row, const char* column, double amount, double step_s, double factor) {
+  const double rate = row.number(column), slack = last_digit(row.text(column));
+  if (std::isnan(rate)) return;
+  const double slow = rate > slack ? amount / (rate - slack) : INFINITY, fast = amount / (rate + slack);
+  if (step_s < factor * slow && fast < factor * step_s) return;
+  throw Refused(std::string(column) + " makes another time of a step than other columns",
+                in_short(amount / rate) + " s and " + in_short(step_s) + " s");
+}
+
+}  // namespace
+
+void refuse_foreign_cells(const CsvRow& row) {
+  for (const char* column : kNumbers) refuse_text(row, column);
+  for (const char* column : kCounts) {
+    refuse_text(row, column);
+    const double v = row.number(column, 0);
+    if (std::string(column) != "params_b" && v != std::round(v))
+      throw Refused(std::string(column) + " is no whole number", in_short(v));
+  }
+  for (const char* column : kNumbers)
+    if (row.number(column, 0) < 0) throw Refused(std::string(column) + " is below 0");
+  if (row.number("step_time_s", 1) == 0) throw Refused("step_time_s is 0");
+}
+
+void refuse_uneven_layout(const PublishedRun& r) {
+  if (std::fmod(r.heads, r.tp) != 0)
+    throw Refused("its heads do not divide by tp", in_short(r.heads) + " and " + in_short(r.tp));
+}
+
+void refuse_contradictions(const CsvRow& row, const PublishedRun& r) {
+  const double tokens = r.global_batch * r.seq, least = count_step(r).ceiling_s;
+  if (r.step_s < kCeiling * least) throw Refused("faster than the chip's peak allows");
+  if (!row.text("step_time_s").empty() && r.step_s > kSlowest * least)
+    throw Refused(
+        "step_time_s is over " + in_short(kSlowest) + " times what the chip's peak allows: check its unit",
+        in_short(r.step_s) + " s");
+  refuse_other_rate(row, "tokens_per_s_per_gpu", tokens / r.gpus, r.step_s, kRounding);
+  refuse_other_rate(row, "samples_per_s", r.global_batch, r.step_s, kRounding);
+  const double flops = logged_flops(r) / r.gpus;
+  refuse_other_rate(row, "tflops_per_gpu", 1e-12 * flops, r.step_s, kFlopsFactor);
+  refuse_other_rate(row, "mfu_pct", 100 * flops / r.gpu->peak(r.precision), r.step_s, kFlopsFactor);
+  if (r.memory_gb * 1e9 > kMemoryFactor * r.gpu->memory_bytes)
+    throw Refused("memory_gb is more than the chip has", in_short(r.memory_gb));
+}
+
+}  // namespace isobar::perf
