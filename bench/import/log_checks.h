@@ -21,6 +21,8 @@ struct SecondNumbers {
   std::vector<double> batches;                              // samples a step between two lines
   double wall_s = 0, claimed_s = 0;                         // from the second timed line to the last
   std::optional<double> least_wall;  // least clock time between two lines, per claimed second
+  size_t intervals = 0;              // that a clock measured
+  bool by_the_clock = false;         // rates that contain all time but that of validations
 };
 
 /// Filters step lines: a line that is redrawn, or printed by another rank too, counts once.
@@ -50,8 +52,9 @@ class StepPace {
 /// Adds the rates of a step's line.
 void add_rates(const logs::Quantities& q, SecondNumbers& to);
 
-/// Throws ConfigError when the step times contradict one of these numbers.
-void check_second_numbers(const LoggedRun& r);
+/// Throws ConfigError when the step times contradict one of these numbers; notes what may be none of a
+/// step's.
+void check_second_numbers(LoggedRun& r);
 
 /// Throws ConfigError(file, key, …) with both numbers unless `printed` is within `factor` of `computed`.
 void refuse_disagreement(const std::string& file, const std::string& key, double printed, double computed,

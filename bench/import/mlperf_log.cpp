@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/import/training_log.h"
 #include "bench/logs/forms/json_line.h"
@@ -32,43 +33,64 @@ struct MlperfEvents {
   double batch = 0;
   std::vector<Block> blocks;
   std::vector<double> step_times, throughputs;
+  std::vector<double> tracked_at;  // when they were printed, in seconds
+  std::set<double> tracked;        // steps; other ranks may print them too
+  double evaluated_s = 0;          // within blocks
 };
-
-MlperfEvents events_in(const std::string& text, LoggedRun& r) {
-  MlperfEvents out;
-  std::optional<logs::MlperfEvent> begin;
-  std::vector<double> throughputs;
-  bool stopped = false;
-  for (const std::string& line : logs::log_lines(text)) {
-    const std::optional<logs::MlperfEvent> e = logs::mlperf_event(line);
-    if (!e) continue;
-    const double value = e->value.is_number() ? e->value.get<double>() : 0;
-    if (e->key == "global_batch_size" && value > 0) out.batch = value;
-    if (e->key == "max_sequence_length" && value > 0) r.set("seq_len", value);
-    if (e->key == "run_start" && stopped)
-      throw ConfigError(r.file, "run_start", "comes again behind a run_stop: the log holds several runs",
-                        "give each run's part as a file of its own");
-    stopped = stopped || e->key == "run_stop";
-    if (const auto v = logs::number_in(e->value, "train_step_time"); v && *v > 0)
-      out.step_times.push_back(*v);
-    if (const auto v = logs::number_in(e->value, "throughput"); v && *v > 0) {
-      out.throughputs.push_back(*v);
-      throughputs.push_back(*v);
-    }
-    if (e->key == "block_start") begin = e, throughputs.clear();
-    if (e->key != "block_stop" || !begin) continue;
-    out.blocks.push_back({e->seconds - begin->seconds, logs::mlperf_count(*begin, false),
-                          logs::mlperf_count(*e, true), throughputs,
-                          logs::number_in(e->metadata, "samples_count").has_value()});
-    begin.reset();
-  }
-  return out;
-}
 
 std::string count_text(double v) {
   char s[32];
   std::snprintf(s, sizeof s, "%.15g", v);
   return s;
+}
+
+MlperfEvents events_in(const std::string& text, LoggedRun& r) {
+  MlperfEvents out;
+  std::optional<logs::MlperfEvent> begin;
+  std::vector<double> throughputs;
+  std::optional<double> evaluates;  // since
+  double evaluated = 0;             // of this block
+  bool stopped = false;
+  for (const std::string& line : logs::log_lines(text)) {
+    const std::optional<logs::MlperfEvent> e = logs::mlperf_event(line);
+    if (!e) continue;
+    const double value = e->value.is_number() ? e->value.get<double>() : 0;
+    if (e->key == "global_batch_size" && value > 0) {
+      if (out.batch > 0 && out.batch != value)
+        throw ConfigError(r.file, "global_batch_size",
+                          "is " + count_text(out.batch) + " and then " + count_text(value),
+                          "give the log of one run");
+      out.batch = value;
+    }
+    if (e->key == "max_sequence_length" && value > 0) r.set("seq_len", value);
+    if (e->key == "run_start" && stopped)
+      throw ConfigError(r.file, "run_start", "comes again behind a run_stop: the log holds several runs",
+                        "give each run's part as a file of its own");
+    stopped = stopped || e->key == "run_stop";
+    const auto at_step = logs::number_in(e->metadata, "step");
+    const bool again = at_step && !out.tracked.insert(*at_step).second && e->key == "tracked_stats";
+    if (const auto v = logs::number_in(e->value, "train_step_time"); v && *v > 0 && !again) {
+      out.step_times.push_back(*v);
+      out.tracked_at.push_back(e->seconds);
+    }
+    if (const auto v = logs::number_in(e->value, "throughput"); v && *v > 0) {
+      out.throughputs.push_back(*v);
+      throughputs.push_back(*v);
+    }
+    if (e->key == "block_start") begin = e, throughputs.clear(), evaluated = 0, evaluates.reset();
+    if (e->key == "eval_start") evaluates = e->seconds;
+    if (e->key == "eval_stop" && evaluates) {
+      evaluated += e->seconds - *evaluates;
+      evaluates.reset();
+    }
+    if (e->key != "block_stop" || !begin) continue;
+    out.evaluated_s += evaluated;
+    out.blocks.push_back({e->seconds - begin->seconds - evaluated, logs::mlperf_count(*begin, false),
+                          logs::mlperf_count(*e, true), throughputs,
+                          logs::number_in(e->metadata, "samples_count").has_value()});
+    begin.reset();
+  }
+  return out;
 }
 
 /// Converts starts and stops to one unit. A block starts where the previous one stopped, but some logs count
@@ -153,6 +175,9 @@ void take_blocks(std::vector<Block> blocks, double batch, LoggedRun& r) {
 void take_tracked(const MlperfEvents& e, LoggedRun& r) {
   if (!e.step_times.empty()) {
     r.steps = e.step_times;
+    // Between two events is at least one step.
+    r.second.wall_s = e.tracked_at.back() - e.tracked_at.front();
+    for (size_t i = 1; i < r.steps.size(); ++i) r.second.claimed_s += r.steps[i];
     r.notes.emplace_back("no block counts: the steps' times are those of train_step_time");
     return;
   }
@@ -176,6 +201,8 @@ void read_mlperf_log(const std::string& text, LoggedRun& r) {
   r.set("global_batch", e.batch);
   one_unit(e.blocks, e.batch, r);
   take_blocks(e.blocks, e.batch, r);
+  if (e.evaluated_s > 0)
+    r.notes.push_back("evaluations within blocks, " + count_text(e.evaluated_s) + " s, are left out");
   if (r.steps.empty()) take_tracked(e, r);
   if (r.steps.empty() && !e.blocks.empty())
     throw ConfigError(r.file, "block_start",

@@ -102,11 +102,10 @@ void read_experiment(const json& j, LoggedRun& r) {
 }  // namespace
 
 void read_nemo_log(const std::string& text, LoggedRun& r) {
-  const std::vector<std::string> lines = logs::log_lines(text, logs::Times::taken_off);
-  read_experiment(experiment_in(lines, r.file), r);
+  read_experiment(experiment_in(logs::log_lines(text, logs::Times::taken_off), r.file), r);
   StepLines taken(r.file);  // progress bars are redrawn within a step
   StepPace pace;
-  for (const std::string& line : lines) {
+  for (const std::string& line : logs::log_lines(text)) {
     read_groups(line, r);
     const std::optional<logs::Quantities> q = logs::read_line(logs::nemo_line(), line);
     const auto seconds = q ? (*q)[logs::LogQuantity::seconds] : std::nullopt;
@@ -114,7 +113,7 @@ void read_nemo_log(const std::string& text, LoggedRun& r) {
     if (const auto batch = (*q)[logs::LogQuantity::batch]) r.set("global_batch", *batch);
     r.steps.push_back(*seconds);
     add_rates(*q, r.second);
-    pace.add("", (*q)[logs::LogQuantity::step], (*q)[logs::LogQuantity::consumed_samples], *seconds,
+    pace.add(line, (*q)[logs::LogQuantity::step], (*q)[logs::LogQuantity::consumed_samples], *seconds,
              r.second);
   }
 }

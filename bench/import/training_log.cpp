@@ -17,23 +17,46 @@ namespace isobar::foreign {
 namespace {
 
 // In the order of the table's columns.
-constexpr std::array<const char*, 34> kColumns{"row_id",       "source",
-                                               "framework",    "model_name",
-                                               "arch",         "layers",
-                                               "hidden",       "ffn_hidden",
-                                               "heads",        "kv_heads",
-                                               "head_dim",     "vocab",
-                                               "seq_len",      "experts",
-                                               "top_k",        "expert_ffn",
-                                               "gpus",         "dp",
-                                               "tp",           "cp",
-                                               "pp",           "vpp",
-                                               "ep",           "sequence_parallel",
-                                               "zero_stage",   "micro_batch",
-                                               "global_batch", "precision",
-                                               "recompute",    "recomputed_layers",
-                                               "schedule",     "attention_kernel",
-                                               "step_time_s",  "memory_gb"};
+constexpr std::array<const char*, 40> kColumns{"row_id",
+                                               "source",
+                                               "framework",
+                                               "model_name",
+                                               "arch",
+                                               "layers",
+                                               "hidden",
+                                               "ffn_hidden",
+                                               "heads",
+                                               "kv_heads",
+                                               "head_dim",
+                                               "vocab",
+                                               "seq_len",
+                                               "experts",
+                                               "top_k",
+                                               "expert_ffn",
+                                               "shared_experts",
+                                               "dense_layers",
+                                               "q_lora_rank",
+                                               "kv_lora_rank",
+                                               "qk_head_dim",
+                                               "v_head_dim",
+                                               "gpus",
+                                               "dp",
+                                               "tp",
+                                               "cp",
+                                               "pp",
+                                               "vpp",
+                                               "ep",
+                                               "sequence_parallel",
+                                               "zero_stage",
+                                               "micro_batch",
+                                               "global_batch",
+                                               "precision",
+                                               "recompute",
+                                               "recomputed_layers",
+                                               "schedule",
+                                               "attention_kernel",
+                                               "step_time_s",
+                                               "memory_gb"};
 
 constexpr std::array<const char*, 11> kNeeded{"arch",         "layers",    "hidden",   "heads",
                                               "seq_len",      "gpus",      "tp",       "micro_batch",
@@ -200,6 +223,14 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   refuse_gaps(r, config);
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
+  if (const double places = r.number("tp") * std::max(1.0, r.number("cp")) * std::max(1.0, r.number("pp"));
+      std::fmod(r.number("gpus"), places) != 0)
+    throw ConfigError(r.file, "gpus",
+                      "are " + r.cells["gpus"] +
+                          ", no multiple of tensor, context and pipeline parallelism, " + number_cell(places),
+                      "check the log, and that a configuration is of this run");
+  if (r.steps.size() == 1)
+    r.notes.push_back("the only time is of its first line, and may include the start-up");
   r.steps.erase(r.steps.begin(), r.steps.begin() + static_cast<std::ptrdiff_t>(logs::warm_up(r.steps).steps));
   check_second_numbers(r);
   r.set("row_id", r.file);

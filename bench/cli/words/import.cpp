@@ -145,7 +145,11 @@ void logs(const ImportArguments& a) {
   std::vector<foreign::LoggedRun> runs;
   for (const std::string& f : a.files) runs.push_back(foreign::read_training_log({f}, a.config));
   write(a, foreign::table_of(runs));
-  if (a.out.empty()) return;
+  if (a.out.empty()) {
+    for (const foreign::LoggedRun& r : runs)
+      for (const std::string& note : r.notes) std::fprintf(stderr, "%s: %s\n", r.file.c_str(), note.c_str());
+    return;
+  }
   for (const foreign::LoggedRun& r : runs) {
     std::printf("%s: %s, %.4g s a step, the median of %zu\n", r.file.c_str(), foreign::name_of(r.kind),
                 r.seconds(), r.steps.size());
