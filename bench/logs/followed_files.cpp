@@ -19,13 +19,18 @@ constexpr int kDeepest = 8;             // folders below the named one
 constexpr size_t kMostEntries = 20000;  // of folders; others are left out
 constexpr double kClockSlack_s = 2;     // clocks of filesystems differ
 constexpr double kLookEvery_s = 1;
+constexpr size_t kLongestNote = 200;  // bytes of names
 
+/// The cells of a line, without the quotes and blanks around them; a comma in quotes is one of the cell's.
 std::vector<std::string_view> cells_in(std::string_view line) {
   std::vector<std::string_view> out;
   for (size_t at = 0; at <= line.size();) {
-    const size_t end = std::min(line.find(',', at), line.size());
+    size_t end = at;
+    for (bool quoted = false; end < line.size() && (quoted || line[end] != ','); ++end)
+      if (line[end] == '"') quoted = !quoted;
     std::string_view cell = line.substr(at, end - at);
-    if (cell.size() > 1 && cell.front() == '"' && cell.back() == '"') cell = cell.substr(1, cell.size() - 2);
+    while (!cell.empty() && (cell.front() == ' ' || cell.front() == '"')) cell.remove_prefix(1);
+    while (!cell.empty() && (cell.back() == ' ' || cell.back() == '"')) cell.remove_suffix(1);
     out.push_back(cell);
     at = end + 1;
   }
@@ -55,29 +60,42 @@ bool is_file_to_follow(const std::string& reads) {
   return reads.starts_with(kTable) || reads.starts_with(kEvents);
 }
 
-void FollowedTable::read(OutputReader& to) {
+void FollowedTable::read(OutputReader& to, bool all) {
   const double written = written_at(file_);
   std::error_code error;
   const uintmax_t size = fs::file_size(file_, error);
-  if (error || (written == written_ && size == size_)) return;
+  if (error || (written == written_ && size == size_ && !all)) return;
   written_ = written, size_ = size;
   std::ifstream in(file_, std::ios::binary);
   std::string line;
   if (!std::getline(in, line)) return;
   if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
   std::vector<std::optional<QuantityIn>> columns;
   const std::string head = line;
-  for (const std::string_view cell : cells_in(head)) columns.push_back(quantity_of_key(cell));
-  for (size_t row = 0; std::getline(in, line) && !in.eof(); ++row) {  // a last line without \n is not whole
+  const std::vector<std::string_view> names = cells_in(head);
+  unread_.clear();
+  for (const std::string_view name : names) {
+    columns.push_back(quantity_of_key(name));
+    if (!columns.back()) unread_.append(unread_.empty() ? "" : ", ").append(name);
+  }
+  for (size_t row = 0; std::getline(in, line) && (all || !in.eof()); ++row) {
     if (row < rows_) continue;
+    const std::vector<std::string_view> cells = cells_in(line);
+    if (in.eof() && cells.size() < columns.size()) break;  // a last line without \n may not be whole
     rows_ = row + 1;
     Quantities q;
-    const std::vector<std::string_view> cells = cells_in(line);
     for (size_t i = 0; i < std::min(cells.size(), columns.size()); ++i)
-      if (const auto v = columns[i] ? number_at(cells[i]) : std::nullopt)
-        q[columns[i]->quantity] = columns[i]->factor * *v;
+      if (const auto v = columns[i] ? number_at(cells[i]) : std::nullopt) {
+        if (columns[i]->quantity == LogQuantity::step)
+          q.put_step(names[i], *v);
+        else
+          q[columns[i]->quantity] = columns[i]->factor * *v;
+      }
     q.drop_impossible();
-    if (q.has(LogQuantity::step)) to.numbers(q, written, file_);
+    const bool epoch =
+        q.has(LogQuantity::epoch) && q.has(LogQuantity::loss) && q.has(LogQuantity::valid_loss);
+    if (epoch || q.has(LogQuantity::step)) to.numbers(q, written, file_);
   }
 }
 
@@ -147,13 +165,14 @@ void FollowedFiles::read(OutputReader& to, double now) {
     looked_ = now;
     for (const Named& n : named_) look(n);
   }
-  for (auto& [path, table] : tables_) table.read(to);
+  for (auto& [path, table] : tables_) table.read(to, false);
   for (auto& [path, events] : events_) take(events, to, false);
 }
 
 void FollowedFiles::end(OutputReader& to) {
   looked_ = -1;
   read(to, 0);
+  for (auto& [path, table] : tables_) table.read(to, true);
   for (auto& [path, events] : events_) take(events, to, true);
 }
 
@@ -161,6 +180,9 @@ std::vector<std::string> FollowedFiles::notes() const {
   std::vector<std::string> out;
   for (const Named& n : named_)
     if (!found_.contains(n.reads)) out.push_back("'" + n.reads + "' of run.reads: no such file was written");
+  for (const auto& [path, table] : tables_)
+    if (!table.unread().empty())
+      out.push_back(path.string() + ": columns that are not read: " + table.unread().substr(0, kLongestNote));
   for (const auto& [path, events] : events_)
     if (events.reader.fault()) out.push_back(path.string() + ", " + *events.reader.fault());
   return out;

@@ -27,10 +27,14 @@ bool is_file_to_follow(const std::string& reads);
 class FollowedTable {
  public:
   explicit FollowedTable(std::filesystem::path file) : file_(std::move(file)) {}
-  void read(OutputReader& to);
+  /// `all`: also a last row without an end of line
+  void read(OutputReader& to, bool all);
+  /// Names of columns that are no number of a training
+  const std::string& unread() const { return unread_; }
 
  private:
   std::filesystem::path file_;
+  std::string unread_;
   double written_ = 0;
   uintmax_t size_ = 0;
   size_t rows_ = 0;  // read so far

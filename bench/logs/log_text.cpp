@@ -271,7 +271,15 @@ std::optional<double> number_at(std::string_view text, std::string_view* rest) {
   std::vector<size_t> from;
   for (size_t i = 0; i < text.size() && digits.size() < kLongestNumber; ++i) {
     const char c = text[i];
-    if (c == ',' && i > 0 && digit(text[i - 1]) && digits_at(text, i + 1) == i + 4) continue;
+    const size_t group = c == ',' && i > 0 && digit(text[i - 1]) ? digits_at(text, i + 1) - i - 1 : 0;
+    const bool whole = group > 0 && digits.find_first_not_of("+-0123456789") == std::string::npos;
+    if (group == 3 && digits != "0" && digits != "-0") continue;
+    // "0,25" and "2,5123": a decimal comma, unless it is one of a list
+    if (whole && text.substr(i + 1 + group, 1) != ",") {
+      digits += '.';
+      from.push_back(i);
+      continue;
+    }
     if (!digit(c) && !letter(c) && c != '.' && c != '-' && c != '+') break;
     digits += c;
     from.push_back(i);

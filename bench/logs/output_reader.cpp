@@ -20,6 +20,8 @@ constexpr double kWallShare = 0.8;     // of the claimed times the clock has to 
 constexpr double kWallSlack_s = 2;     // ... but for lines that come late
 constexpr double kOutsideShare = 0.5;  // of the clock's time that goes without saying
 constexpr size_t kFewest = 3;          // numbers that make a contradiction
+constexpr size_t kFewGrow = 5;         // times that grow, likewise
+constexpr double kADate = 1e8;         // seconds since 1970 that a log's clock shows; it may have none
 
 std::string in_short(double v) {
   char s[32];
@@ -67,9 +69,28 @@ bool OutputReader::line(const std::string& text, double now) {
   return taken(plain) || (plain.size() < whole_line.size() && taken(whole_line));
 }
 
+/// The step of a line that counts iterations as well ("iter 16 step 4"): batches whose gradients a step adds
+/// up, so that a line's time is that of a part of a step.
+std::optional<int64_t> OutputReader::step_beside_iterations(Quantities& q) {
+  using enum LogQuantity;
+  const double said = *q[step], iteration = *q[micro_step];
+  if (last_step_said_ && said < *last_step_said_) steps_of_epochs_ = true;
+  if (steps_of_epochs_) return whole(iteration);
+  if (last_step_said_ && said > *last_step_said_) {
+    if (stepped_) iterations_ = std::round((iteration - stepped_->first) / (said - stepped_->second));
+    stepped_ = {iteration, said};
+  }
+  last_step_said_ = said;
+  if (iterations_ > 1 && q[seconds]) *q[seconds] *= iterations_;
+  if (iterations_ > 1 && q[steps_per_s]) *q[steps_per_s] /= iterations_;
+  if (iterations_ == 0) q[seconds].reset(), q[steps_per_s].reset();
+  return said > 0 ? whole(said) : std::nullopt;
+}
+
 std::optional<int64_t> OutputReader::step_of(Quantities& q) {
   using enum LogQuantity;
   const auto of_step = static_cast<double>(options_.batch);  // samples
+  if (q[step] && q[micro_step]) return step_beside_iterations(q);
   if (q[step]) return whole(q[step]);
   if (q[consumed_samples] && of_step > 0) return whole(*q[consumed_samples] / of_step);
   if (q[epoch_s] && *q[epoch_s] > 0) {
@@ -79,7 +100,7 @@ std::optional<int64_t> OutputReader::step_of(Quantities& q) {
     q[seconds] = *q[epoch_s] / std::round(steps);
     return std::max<int64_t>(0, newest_) + std::llround(steps);
   }
-  epochs_ = epochs_ || (q[epoch] && q[loss] && q[valid_loss]);
+  epochs_ = epochs_ || (newest_ < 0 && q[epoch] && q[loss] && q[valid_loss]);
   return epochs_ ? whole(q[epoch]) : std::nullopt;
 }
 
@@ -183,6 +204,7 @@ void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds,
   if (!took && !options_.untimed) return;  // the first step of a program that prints no times
   if (written_ < 0) first_at_ = w.now;
   if (said && written_ >= 0) claimed_s_ += *said * static_cast<double>(w.step - written_);
+  grown_ += said && !seconds_.empty() && *said > seconds_.back();
   if (took) seconds_.push_back(*took);
   bool skips = q[skipped].value_or(0) > 0;
   if (q[skipped_so_far]) skips = *q[skipped_so_far] > skipped_so_far_, skipped_so_far_ = *q[skipped_so_far];
@@ -224,10 +246,14 @@ std::optional<std::string> OutputReader::contradiction() const {
     return wrong(middle(clock_batches_), "its tokens a second and the clock");
   if (least_batches_.size() >= kFewest && batch_of_spec > kClockFactor * middle(least_batches_))
     return wrong(middle(least_batches_), "its samples a second and the clock");
-  if (const double wall = last_at_ - options_.begun;
-      options_.begun > 0 && kWallShare * claimed_s_ > wall + kWallSlack_s)
+  const bool dated = options_.begun > 0 || first_at_ > kADate;
+  if (const double wall = last_at_ - (options_.begun > 0 ? options_.begun : first_at_);
+      dated && kWallShare * claimed_s_ > wall + kWallSlack_s)
     return "the steps' times make " + in_short(claimed_s_) + " s together, and " + in_short(wall) +
            " s went by: check their unit in run.reads";
+  if (grown_ >= kFewGrow && grown_ + 1 == seconds_.size() && seconds_.back() > 2 * seconds_.front())
+    return "the steps' times grow from each to the next, from " + in_short(seconds_.front()) + " to " +
+           in_short(seconds_.back()) + " s: they are of the time since the beginning, and none of a step";
   return std::nullopt;
 }
 
@@ -239,6 +265,9 @@ OutputSummary OutputReader::summary() const {
                     .contradiction = contradiction(),
                     .notes = {warm_up(seconds_).text}};
   if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
+  if (iterations_ > 1)
+    out.notes.push_back("a step is " + in_short(iterations_) +
+                        " of its iterations, and their times are multiplied by it");
   if (epochs_) out.notes.emplace_back("its output names no steps: a step is an epoch here");
   if (const double went_by = last_at_ - first_at_;
       options_.begun > 0 && claimed_s_ > 0 && kOutsideShare * went_by > claimed_s_ + kWallSlack_s)

@@ -67,6 +67,7 @@ class OutputReader {
     Quantities q;
   };
   std::optional<int64_t> step_of(Quantities& q);
+  std::optional<int64_t> step_beside_iterations(Quantities& q);
   std::optional<std::string> contradiction() const;
   void take_valid(const Quantities& q);
   void check(const Quantities& q, std::optional<double> clock_seconds);
@@ -80,8 +81,12 @@ class OutputReader {
   std::vector<records::Record> out_;
   bool ended_ = false, epochs_ = false;
   StepNumbers numbers_;
-  int64_t newest_ = -1, back_ = 0;  // newest: step; back: lines that go back
-  int64_t written_ = -1;            // step, and when
+  std::optional<double> last_step_said_;
+  std::optional<std::pair<double, double>> stepped_;  // iteration and step when the step last grew
+  double iterations_ = 0;                             // of a step; 0: not known
+  bool steps_of_epochs_ = false;                      // its steps begin anew, its iterations do not
+  int64_t newest_ = -1, back_ = 0;                    // newest: step; back: lines that go back
+  int64_t written_ = -1;                              // step, and when
   double written_at_ = -1;
   double skipped_so_far_ = 0;
   std::optional<double> pending_loss_, pending_lr_, pending_grad_;  // of lines without a step
@@ -89,6 +94,7 @@ class OutputReader {
   std::optional<records::LastValid> valid_;
   double peak_bytes_ = 0;
   std::vector<double> seconds_;
+  size_t grown_ = 0;  // of them, those that a line says and that are larger than the one before
   std::vector<double> batches_, clock_batches_, least_batches_;  // samples of a step, by two numbers each
   double claimed_s_ = 0, first_at_ = -1, last_at_ = -1;  // of steps after the first that was written; when
   std::optional<Quantities> run_;

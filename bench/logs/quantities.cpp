@@ -21,6 +21,7 @@ const Table& keys() {
       {"trainer/global_step", {step}},
       {"iteration", {step}},
       {"iter", {step}},
+      {"num_updates", {step}},
       {"epoch", {epoch}},
       {"loss", {loss}},
       {"train_loss", {loss}},
@@ -40,6 +41,7 @@ const Table& keys() {
       {"ms", {seconds, 1e-3}},
       {"step_ms", {seconds, 1e-3}},
       {"step_time_ms", {seconds, 1e-3}},
+      {"elapsed_time_per_iteration_ms", {seconds, 1e-3}},
       {"samples_per_s", {samples_per_s}},
       {"samples_per_sec", {samples_per_s}},
       {"samples_per_second", {samples_per_s}},
@@ -51,8 +53,19 @@ const Table& keys() {
       {"tokens_per_sec", {tokens_per_s}},
       {"tokens_per_second", {tokens_per_s}},
       {"tps", {tokens_per_s}},
+      {"tok/s", {tokens_per_s}},
+      {"tok/sec", {tokens_per_s}},
+      {"tokens/s", {tokens_per_s}},
+      {"tokens/sec", {tokens_per_s}},
+      {"tokens_per_sec_per_gpu", {tokens_per_gpu_s}},
+      {"tokens_per_second_per_gpu", {tokens_per_gpu_s}},
+      {"tokens/s/gpu", {tokens_per_gpu_s}},
+      {"tokens/s/device", {tokens_per_gpu_s}},
+      {"throughput/device/tokens_per_second", {tokens_per_gpu_s}},
+      {"throughput/device/tokens_per_sec", {tokens_per_gpu_s}},
       {"steps_per_s", {steps_per_s}},
       {"steps_per_sec", {steps_per_s}},
+      {"ups", {steps_per_s}},
       {"batches_per_sec", {steps_per_s}},
       {"avg iters per sec", {steps_per_s}},
       {"lr", {lr}},
@@ -62,6 +75,7 @@ const Table& keys() {
       {"samples/lr", {lr}},
       {"grad_norm", {grad_norm}},
       {"grad-norm", {grad_norm}},
+      {"gnorm", {grad_norm}},
       {"gradient_norm", {grad_norm}},
       {"memory_gb", {memory_bytes, kGiB}},
       {"global_batch_size", {batch}},
@@ -117,6 +131,18 @@ void Quantities::fill_from(const Quantities& other) {
     if (!at_[i]) at_[i] = other.at_[i];
 }
 
+void Quantities::put_step(std::string_view key, double v) {
+  std::optional<double>& own = (*this)[LogQuantity::step];
+  const bool iter = key.size() >= 4 && std::tolower(static_cast<unsigned char>(key.front())) == 'i';
+  if (!own) {
+    own = v, step_by_iter_ = iter;
+  } else if (iter != step_by_iter_) {
+    const double steps = iter ? *own : v, iterations = iter ? v : *own;
+    own = steps, step_by_iter_ = false;
+    if (iterations > steps) (*this)[LogQuantity::micro_step] = iterations;
+  }
+}
+
 void Quantities::drop_impossible() {
   for (size_t i = 0; i < at_.size(); ++i) {
     const auto q = static_cast<LogQuantity>(i);
@@ -146,6 +172,7 @@ std::optional<QuantityIn> quantity_of_key(std::string_view written) {
   }
   take_prefix(key, {"train/", "training/"});
   take_suffix(key, {"/train"});
+  if (const auto at = keys().find(key); at != keys().end()) return at->second;
   take_suffix(key, {"_step"});
   const auto at = keys().find(key);
   return at == keys().end() ? std::nullopt : std::optional(at->second);

@@ -18,6 +18,7 @@ inline constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
 
 enum class LogQuantity : uint8_t {
   step,
+  micro_step,  // a larger count beside the step's, such as batches whose gradients a step adds up
   epoch,
   loss,
   seconds,                 // of a step
@@ -54,8 +55,11 @@ class Quantities {
   void fill_from(const Quantities& other);
   /// Drops what no training has: negative times, infinite rates. Losses may be anything.
   void drop_impossible();
+  /// A count of steps, by its key: "iter" beside a smaller "step" is a micro_step.
+  void put_step(std::string_view key, double v);
 
  private:
+  bool step_by_iter_ = false;
   std::array<std::optional<double>, static_cast<size_t>(LogQuantity::count_)> at_;
 };
 

@@ -133,6 +133,10 @@ std::string tried_log(const std::string& file, OutputOptions options) {
     log.read_files(reads);
   else
     log.read_text();
+  if (!log.recognised() && table)
+    throw ConfigError(file, "line 1",
+                      "names no column that is read as a step, with commas between the columns",
+                      "call one 'step', beside 'loss' and 'step_time' or 'step_time_ms'");
   if (!log.recognised())
     throw ConfigError(file, "", "has nothing in it that a reader of run.reads knows as a training's",
                       "name a line of it: --reads 'step {step} loss {loss} * {ms} ms'");

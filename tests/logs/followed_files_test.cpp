@@ -40,6 +40,25 @@ std::vector<records::StepRecord> steps_of(OutputReader& r) {
   return out;
 }
 
+TEST_F(Followed, TablesOfOtherProgramsAreReadByTheirNames) {
+  append("a.csv", "\xEF\xBB\xBFStep, note, Loss, step_time_ms\r\n1, \"a, b\", 2.5, 250\r\n2, c, 2.25, 250");
+  OutputReader to({.reads = "csv:{out}/a.csv", .untimed = true});
+  FollowedFiles files("csv:{out}/a.csv", dir_.string(), 1);
+  files.end(to);
+  to.end();
+  const auto s = steps_of(to);
+  ASSERT_EQ(s.size(), 2u) << "the last has no end of line";
+  EXPECT_EQ(*s[0].loss, 2.5);
+  EXPECT_EQ(s[1].seconds, 0.25);
+  // Keras: a row an epoch
+  append("k.csv", "epoch,accuracy,loss,val_accuracy,val_loss\n0,.5,2.5,.5,2.6\n1,.5,2.25,.5,2.5\n");
+  OutputReader keras({.reads = "csv:{out}/k.csv", .untimed = true});
+  FollowedFiles table("csv:{out}/k.csv", dir_.string(), 1);
+  table.end(keras);
+  keras.end();
+  EXPECT_EQ(steps_of(keras).size(), 2u);
+}
+
 // Lightning's CSVLogger writes its table anew when a column is added.
 TEST_F(Followed, MetricsCsvGivesLossesAndValidations) {
   const std::string reads = "csv:{out}/logs";

@@ -385,6 +385,92 @@ TEST(Readers, LinesThatNameTheirNumbers) {
   EXPECT_TRUE(std::isnan(*o.steps[2].loss));
 }
 
+// litgpt: an iteration is a batch, and a step adds up the gradients of four.
+TEST(Readers, IterationsThatAStepAddsUp) {
+  std::vector<TimedLine> lines;
+  for (int i = 1; i <= 16; ++i)
+    lines.push_back({0.25 * i, "Epoch 1 | iter " + std::to_string(i) + " step " + std::to_string(i / 4) +
+                                   " | loss train: 2." + std::to_string(100 + i) +
+                                   ", val: n/a | iter time: " + "250.00 ms remaining time: 0:32:11"});
+  const Output o = read({.batch = 32}, lines);
+  ASSERT_GE(o.steps.size(), 3u);
+  EXPECT_EQ(o.summary.last_step, 4);
+  EXPECT_NEAR(o.steps.back().seconds, 1, 1e-9);
+  EXPECT_NEAR(*o.steps.back().loss, 2.116, 1e-9);
+  EXPECT_TRUE(std::any_of(o.summary.notes.begin(), o.summary.notes.end(), [](const std::string& n) {
+    return n.find("a step is 4 of its iterations") != std::string::npos;
+  }));
+  // Steps that begin anew in each epoch, beside iterations that do not: an iteration is a step.
+  lines.clear();
+  for (int i = 1; i <= 12; ++i)
+    lines.push_back({0.25 * i, "step " + std::to_string((i - 1) % 4 + 1) + "/4 iter " + std::to_string(i) +
+                                   " loss 0.5 time 0.25 s"});
+  const Output again = read({.batch = 32}, lines);
+  EXPECT_EQ(again.summary.last_step, 12);
+  EXPECT_NEAR(again.steps.back().seconds, 0.25, 1e-9);
+}
+
+TEST(Readers, ALossOfTheValidationIsNoneOfTheTraining) {
+  const Output o = read({.batch = 32}, {{0, "iter 250: loss 3.5000, time 243.51ms, mfu 30.00%"},
+                                        {1, "step 500: train loss 3.2500, val loss 3.7500"},
+                                        {2, "iter 500: loss 3.2000, time 243.51ms, mfu 30.00%"},
+                                        {3, "step 750 Validation Loss: 3.5"}});
+  ASSERT_EQ(o.valid.size(), 2u);
+  EXPECT_EQ(*o.valid[0].loss, 3.75);
+  EXPECT_EQ(*o.valid[1].loss, 3.5);
+  EXPECT_EQ(o.summary.loss, 3.2);
+}
+
+TEST(Readers, TimesThatAreNoneOfAStep) {
+  const auto of = [](const std::string& words, double growth, const std::string& unit) {
+    std::vector<TimedLine> lines;
+    for (int i = 1; i <= 8; ++i)
+      lines.push_back({1.7e9 + 2.0 * i, "step " + std::to_string(i) + " loss 2.5 " + words + " " +
+                                            std::to_string(2 + growth * i) + unit});
+    return read({.batch = 32}, lines);
+  };
+  EXPECT_NEAR(of("time", 0, " s").steps.back().seconds, 2, 1e-9);
+  EXPECT_FALSE(of("time", 0, " s").summary.contradiction);
+  EXPECT_NEAR(of("elapsed time", 2, " s").steps.back().seconds, 2, 1e-6) << "by the clock";
+  const auto grows = of("time", 2, " s").summary.contradiction;
+  ASSERT_TRUE(grows);
+  EXPECT_NEAR(of("step_time", 0, "us").steps.back().seconds, 2e-6, 1e-12);
+  // Ten steps' time beside a clock that shows a tenth of it for each
+  std::vector<TimedLine> ten;
+  for (int i = 1; i <= 8; ++i)
+    ten.push_back({1.7e9 + 25.0 * i, "step " + std::to_string(10 * i) + " loss 2.5 time 25.0 s"});
+  EXPECT_TRUE(read({.batch = 32}, ten).summary.contradiction);
+}
+
+TEST(Readers, ALineAnEpochOfAProgramThatNamesNoSteps) {
+  const Output o = read({}, {{0, "Epoch 1/10 train_loss: 0.5 val_loss: 0.6 time: 33.1s"},
+                             {33, "Epoch 2/10 train_loss: 0.4 val_loss: 0.5 time: 33.1s"}});
+  ASSERT_EQ(o.steps.size(), 2u);
+  EXPECT_EQ(o.steps[1].step, 2);
+  EXPECT_NEAR(o.steps[1].seconds, 33.1, 1e-9);
+  EXPECT_EQ(o.valid.size(), 2u);
+}
+
+TEST(Readers, DecimalCommasAreNoThousands) {
+  const Output o = read({.batch = 32}, {{0, "step 1,234 loss 2,5123 time 0,250 s"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_EQ(o.steps[0].step, 1234);
+  EXPECT_NEAR(*o.steps[0].loss, 2.5123, 1e-12);
+  EXPECT_NEAR(o.steps[0].seconds, 0.25, 1e-12);
+}
+
+// nanotron, picotron: 348K tokens a second are 348000
+TEST(Readers, LettersMultiplyNumbers) {
+  const Output o = read({.batch = 64, .tokens = 1000},
+                        {{0, "iteration: 1 / 100 | tokens_per_sec: 32K | lm_loss: 10.1 | lr: 3e-05"},
+                         {1, "Step: 2 | Loss: 10.0 | Tokens/s: 0.064M | Memory usage: 33.12GB"},
+                         {2, "iteration: 3 / 100 | elapsed_time_per_iteration_ms: 3.01K | lm_loss: 9.9"}});
+  ASSERT_EQ(o.steps.size(), 3u);
+  EXPECT_NEAR(o.steps[0].seconds, 2, 1e-9);
+  EXPECT_NEAR(o.steps[1].seconds, 1, 1e-9);
+  EXPECT_NEAR(o.steps[2].seconds, 3.01, 1e-9);
+}
+
 TEST(Readers, ALineOfOnesOwn) {
   Output o = read({.reads = "step {step} * loss={loss} * {ms} ms"},
                   {{0, "step two of three loss=1 in 5 ms"},

@@ -37,11 +37,15 @@ void collect(const json& j, const std::string& path, Quantities& to) {
     }
     auto q = quantity_of_key(at);
     if (!q) q = quantity_of_key(key);
-    if (!q || to.has(q->quantity)) continue;
+    const bool counts = q && q->quantity == LogQuantity::step;
+    if (!q || (to.has(q->quantity) && !counts)) continue;
     const std::optional<double> v = value.is_number()   ? std::optional(value.get<double>())
                                     : value.is_string() ? number_at(value.get_ref<const std::string&>())
                                                         : std::nullopt;
-    if (v) to[q->quantity] = q->factor * *v;
+    if (v && counts)
+      to.put_step(key, *v);
+    else if (v)
+      to[q->quantity] = q->factor * *v;
   }
 }
 
