@@ -2,6 +2,7 @@
 // values must be right, or one error must give the reason.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -155,6 +156,39 @@ TEST(Cases, TheContentSaysWhatAFileIs) {
   const nlohmann::json j = data::inspect(case_file("netcdf4_named.h5"));
   EXPECT_EQ(j["format"], "netCDF-4");
   EXPECT_EQ(j["fields"][0]["name"], "t");
+}
+
+// WRF writes the latitudes and longitudes of its points at every time: they are no channels.
+TEST(Cases, CoordinatesThatAreRepeatedAtEveryTimeAreNoFields) {
+  const TempDir dir;
+  int file = 0;
+  std::array<int, 3> axes{};
+  ASSERT_EQ(nc_create((dir / "wrf.nc").c_str(), NC_NETCDF4, &file), NC_NOERR);
+  const std::array<size_t, 3> sizes{2, 3, 4};
+  const char* const names[] = {"time", "south_north", "west_east"};
+  for (size_t k = 0; k < 3; ++k) nc_def_dim(file, names[k], sizes[k], &axes[k]);
+  const auto define = [&](const char* name, int rank, const char* units, const std::vector<double>& values) {
+    int v = 0;
+    EXPECT_EQ(nc_def_var(file, name, NC_DOUBLE, rank, axes.data(), &v), NC_NOERR);
+    nc_put_att_text(file, v, "units", std::string(units).size(), units);
+    EXPECT_EQ(nc_put_var_double(file, v, values.data()), NC_NOERR);
+  };
+  std::vector<double> latitude, longitude, warm;
+  for (int i = 0; i < 24; ++i) {
+    latitude.push_back(50 - i % 12 / 4);
+    longitude.push_back(i % 4);
+    warm.push_back(270 + i);
+  }
+  define("time", 1, "hours since 2000-01-01", {0, 6});
+  define("XLAT", 3, "degree_north", latitude);
+  define("XLONG", 3, "degree_east", longitude);
+  define("T2", 3, "K", warm);
+  nc_close(file);
+  const nlohmann::json j = data::inspect(dir / "wrf.nc");
+  ASSERT_EQ(j["channels"], 1);
+  EXPECT_EQ(j["fields"][0]["name"], "T2");
+  EXPECT_EQ(j["latitude"][0], 50);
+  EXPECT_EQ(j["longitude"][1], 3);
 }
 
 }  // namespace

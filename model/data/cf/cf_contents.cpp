@@ -111,7 +111,10 @@ ArrayError without_rows(const CfFile& file, const CfVariable& v, const CfPlaces&
 
 }  // namespace
 
-bool is_field(const CfVariable& v, const CfPlaces& at) {
+bool is_field(const CfFile& file, const CfVariable& v, const CfPlaces& at) {
+  // WRF repeats the latitudes and longitudes of its points at every time.
+  const CfAxis axis = classify(about(file, v));
+  if ((axis == CfAxis::latitude || axis == CfAxis::longitude) && degrees_of(about(file, v)) > 0) return false;
   return v.numeric && !v.dates && at.time >= 0 && at.row >= 0 && at.column >= 0;
 }
 
@@ -142,7 +145,7 @@ std::vector<std::string> left_out(const CfFile& file) {
       if (!v.type.empty()) out.push_back("'" + v.name + "' holds " + v.type);
       continue;
     }
-    if (v.dims.empty() || is_coordinate(file, v) || is_field(v, places_of(file, v))) continue;
+    if (v.dims.empty() || is_coordinate(file, v) || is_field(file, v, places_of(file, v))) continue;
     out.push_back("'" + v.name + "' lies along " + dims_text(file, v));
   }
   for (const CfGroup& g : file.groups()) out.push_back(group_text(g));

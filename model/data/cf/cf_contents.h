@@ -9,7 +9,7 @@
 
 namespace isobar::data {
 
-bool is_field(const CfVariable& v, const CfPlaces& at);
+bool is_field(const CfFile& file, const CfVariable& v, const CfPlaces& at);
 
 /// The error for an archive without a field on time, latitude and longitude. `at`: its path.
 ArrayError why_no_field(const CfFile& file, const std::string& at);

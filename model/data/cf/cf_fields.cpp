@@ -50,7 +50,7 @@ class CfFields : public FieldFile {
   }
   bool place_axes(Variable& v) const {
     v.at = places_of(*file_, v.meta);
-    return is_field(v.meta, v.at);
+    return is_field(*file_, v.meta, v.at);
   }
   void choose(const NamedFields& wanted);
   void add_channels(int variable, const std::string& only);
