@@ -57,7 +57,8 @@ class Arguments {
 
 std::string precision_of(const Arguments& a) {
   if (!a.text("fp4").empty() && a.text("fp4") != "False") return "nvfp4";
-  if (!a.text("fp8").empty() && a.text("fp8") != "False") return "fp8";
+  if (!a.text("fp8").empty() && a.text("fp8") != "False")
+    return a.text("fp8_recipe") == "mxfp8" ? "mxfp8" : "fp8";
   return a.yes("bf16") ? "bf16" : a.yes("fp16") ? "fp16" : "fp32";
 }
 
@@ -132,6 +133,8 @@ void read_kind(const Arguments& a, LoggedRun& r) {
                            "heterogeneous_layers_config_path", "experimental_attention_variant"})
     if (said(name))
       r.open["arch"] = std::string("is by ") + name + " a net of other layers, which is not read";
+  if (a.text("spec").find("mamba") != std::string::npos)
+    r.open["arch"] = "is by spec " + a.text("spec") + ", which is not read";
   if (a.number("mtp_num_layers", 0) > 0)
     r.open["arch"] = "has layers of mtp_num_layers, which are not priced";
   if (r.open.contains("arch")) return;

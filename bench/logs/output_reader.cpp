@@ -87,10 +87,26 @@ std::optional<int64_t> OutputReader::step_beside_iterations(Quantities& q) {
   return said > 0 ? whole(said) : std::nullopt;
 }
 
-std::optional<int64_t> OutputReader::step_of(Quantities& q) {
+/// The step, counted on where it begins anew in a further epoch: "Epoch [2/10], Step [100/600]".
+double OutputReader::counted_on(const Quantities& q, const std::string& source) {
+  using enum LogQuantity;
+  const double said = *q[step], epoch_said = q[epoch].value_or(0);
+  const auto [at, first] = epochs_of_.try_emplace(source, Epochs{epoch_said, said, said, 0});
+  Epochs& e = at->second;
+  if (!first && epoch_said > e.epoch && said < e.last) {
+    e.before += e.last + (e.first == 0 ? 1 : 0);
+    anew_ = true;
+  }
+  if (q[epoch]) e.epoch = std::max(e.epoch, epoch_said);
+  e.last = said;
+  return e.before + said;
+}
+
+std::optional<int64_t> OutputReader::step_of(Quantities& q, const std::string& source) {
   using enum LogQuantity;
   const auto of_step = static_cast<double>(options_.batch);  // samples
   if (q[step] && q[micro_step]) return step_beside_iterations(q);
+  if (q[step]) q[step] = counted_on(q, source);
   if (q[step]) return whole(q[step]);
   if (q[consumed_samples] && of_step > 0) return whole(*q[consumed_samples] / of_step);
   if (q[epoch_s] && *q[epoch_s] > 0) {
@@ -121,7 +137,7 @@ void OutputReader::numbers(Quantities q, double now, const std::string& source) 
   if (q[memory_bytes]) peak_bytes_ = std::max(peak_bytes_, *q[memory_bytes]);
   if (q[train_steps_per_s]) run_ = q;
   if (q[loss]) loss_ = q[loss];
-  std::optional<int64_t> at = step_of(q);
+  std::optional<int64_t> at = step_of(q, source);
   if (at && !shows_training(q) && q[valid_loss]) at.reset();
   if (!at) {
     if (q[loss]) pending_loss_ = q[loss];
@@ -265,6 +281,9 @@ OutputSummary OutputReader::summary() const {
                     .contradiction = contradiction(),
                     .notes = {warm_up(seconds_).text}};
   if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
+  if (anew_)
+    out.notes.emplace_back(
+        "its steps begin anew with each epoch, and are counted on from the last line of the one before");
   if (iterations_ > 1)
     out.notes.push_back("a step is " + in_short(iterations_) +
                         " of its iterations, and their times are multiplied by it");

@@ -66,7 +66,8 @@ class OutputReader {
     double now = 0;
     Quantities q;
   };
-  std::optional<int64_t> step_of(Quantities& q);
+  std::optional<int64_t> step_of(Quantities& q, const std::string& source);
+  double counted_on(const Quantities& q, const std::string& source);
   std::optional<int64_t> step_beside_iterations(Quantities& q);
   std::optional<std::string> contradiction() const;
   void take_valid(const Quantities& q);
@@ -84,9 +85,16 @@ class OutputReader {
   std::optional<double> last_step_said_;
   std::optional<std::pair<double, double>> stepped_;  // iteration and step when the step last grew
   double iterations_ = 0;                             // of a step; 0: not known
-  bool steps_of_epochs_ = false;                      // its steps begin anew, its iterations do not
-  int64_t newest_ = -1, back_ = 0;                    // newest: step; back: lines that go back
-  int64_t written_ = -1;                              // step, and when
+  /// Steps that begin anew with each epoch, of one source
+  struct Epochs {
+    double epoch = 0, first = 0, last = 0;  // numbers as they are said
+    double before = 0;                      // steps of the epochs before
+  };
+  std::map<std::string, Epochs> epochs_of_;
+  bool anew_ = false;
+  bool steps_of_epochs_ = false;    // its steps begin anew, its iterations do not
+  int64_t newest_ = -1, back_ = 0;  // newest: step; back: lines that go back
+  int64_t written_ = -1;            // step, and when
   double written_at_ = -1;
   double skipped_so_far_ = 0;
   std::optional<double> pending_loss_, pending_lr_, pending_grad_;  // of lines without a step

@@ -65,6 +65,8 @@ const Table& keys() {
       {"throughput/device/tokens_per_sec", {tokens_per_gpu_s}},
       {"steps_per_s", {steps_per_s}},
       {"steps_per_sec", {steps_per_s}},
+      {"steps_per_second", {steps_per_s}},
+      {"timing/steps_per_second", {steps_per_s}},
       {"ups", {steps_per_s}},
       {"batches_per_sec", {steps_per_s}},
       {"avg iters per sec", {steps_per_s}},

@@ -75,6 +75,7 @@ TEST_F(OddLogs, MegatronsOtherLayersAreNotReadAsThese) {
   for (const auto& [key, value] : {std::pair{"hybrid_override_pattern", "M-M-M*-"},
                                    {"is_hybrid_model", "True"},
                                    {"mtp_num_layers", "1"},
+                                   {"spec", "['megatron.core.models.mamba.mamba_layer_specs', 'x']"},
                                    {"multi_latent_attention", "True"}})
     says(refusal(megatron({{key, value}})), {"'arch'", "--config"});
   says(refusal(megatron({{"recompute_granularity", "selective"}, {"recompute_modules", "['mlp']"}})),
@@ -100,6 +101,11 @@ TEST_F(OddLogs, MegatronsOtherLayersAreNotReadAsThese) {
   auto other = deepseek;
   other["moe_shared_expert_intermediate_size"] = "2000";
   says(refusal(megatron(other)), {"'arch'", "moe_shared_expert_intermediate_size"});
+}
+
+TEST_F(OddLogs, MegatronsRecipesOfFp8AreOfDifferentScales) {
+  EXPECT_EQ(read(megatron({{"fp8", "hybrid"}, {"fp8_recipe", "delayed"}})).cells.at("precision"), "fp8");
+  EXPECT_EQ(read(megatron({{"fp8", "e4m3"}, {"fp8_recipe", "mxfp8"}})).cells.at("precision"), "mxfp8");
 }
 
 TEST_F(OddLogs, ARunsOnlyTimeIsNoted) {

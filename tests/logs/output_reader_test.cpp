@@ -451,6 +451,32 @@ TEST(Readers, ALineAnEpochOfAProgramThatNamesNoSteps) {
   EXPECT_EQ(o.valid.size(), 2u);
 }
 
+TEST(Readers, StepsThatBeginAnewWithEachEpochAreCountedOn) {
+  std::vector<TimedLine> lines;
+  for (int epoch = 1; epoch <= 3; ++epoch)
+    for (int i = 100; i <= 600; i += 100)
+      lines.push_back({600.0 * epoch + i, "Epoch [" + std::to_string(epoch) + "/3], Step [" +
+                                              std::to_string(i) + "/600], Loss: 0.5"});
+  const Output o = read({.batch = 32}, lines);
+  EXPECT_EQ(o.summary.last_step, 1800);
+  ASSERT_EQ(o.steps.size(), 17u) << "but the first, which has no time";
+  for (const records::StepRecord& s : o.steps) EXPECT_NEAR(s.seconds, 1, 1e-9) << s.step;
+}
+
+TEST(Readers, AUnitIsNotTheNextNumbersKey) {
+  const Output o = read({.batch = 64, .tokens = 1024}, {{0, "step 1 loss 2.5 tok/s 65,536"},
+                                                        {1, "step 2 loss 2.25 (0.25 s/step)"},
+                                                        {2, "step: 3, loss: 2.0, steps_per_second: 4.0"},
+                                                        {3, "Epoch 1 validation loss 2.75"}});
+  ASSERT_EQ(o.steps.size(), 3u);
+  EXPECT_NEAR(o.steps[0].seconds, 1, 1e-9);
+  EXPECT_EQ(*o.steps[0].loss, 2.5);
+  EXPECT_NEAR(o.steps[1].seconds, 0.25, 1e-9);
+  EXPECT_NEAR(o.steps[2].seconds, 0.25, 1e-9);
+  ASSERT_EQ(o.valid.size(), 1u);
+  EXPECT_EQ(*o.valid[0].loss, 2.75);
+}
+
 TEST(Readers, DecimalCommasAreNoThousands) {
   const Output o = read({.batch = 32}, {{0, "step 1,234 loss 2,5123 time 0,250 s"}});
   ASSERT_EQ(o.steps.size(), 1u);

@@ -33,11 +33,15 @@ std::string_view word_before(std::string_view text) {
   return text.substr(begin, end - begin);
 }
 
-std::string_view word_behind(std::string_view text) {
+/// The unit behind a number; none where it is the key of the next ("64 tok/s: 65,536").
+std::string_view unit_behind(std::string_view text) {
   const size_t begin = std::min(text.find_first_not_of(' '), text.size());
   size_t end = begin;
   while (end < text.size() && is_letter(text[end])) ++end;
-  return text.substr(begin, end - begin);
+  const size_t next = text.find_first_not_of(" :=", end);
+  const bool key = end < text.size() && (text[end] == ':' || text[end] == '=') && next < text.size() &&
+                   is_digit_of_line(text[next]);
+  return key ? std::string_view() : text.substr(begin, end - begin);
 }
 
 bool one_of(std::string_view word, std::initializer_list<std::string_view> all) {
@@ -63,38 +67,51 @@ double seconds_of(std::string_view unit) {
   return unit == "ns" ? 1e-9 : unit == "min" ? 60 : 1;
 }
 
-void take(const Worded& w, Quantities& out) {
-  const double factor_of_letter = times(w.unit);
-  const auto put = [&](LogQuantity q, double factor = 1) {
-    if (!out.has(q)) out[q] = factor * w.value;
-  };
+/// The quantity that a unit names, of a number whose key says none.
+std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
+  using enum LogQuantity;
   if (one_of(w.unit, {"samples/s", "samples/sec", "img/s", "images/s", "images/sec"}))
-    return put(LogQuantity::samples_per_s);
-  if (one_of(w.unit, {"tok/s", "tok/sec", "tokens/s", "tokens/sec"})) return put(LogQuantity::tokens_per_s);
-  if (one_of(w.unit, {"it/s", "iter/s", "iters/s", "steps/s"})) return put(LogQuantity::steps_per_s);
+    return QuantityIn{samples_per_s};
+  if (one_of(w.unit, {"tok/s", "tok/sec", "tokens/s", "tokens/sec"})) return QuantityIn{tokens_per_s};
+  if (one_of(w.unit, {"it/s", "iter/s", "iters/s", "steps/s"})) return QuantityIn{steps_per_s};
+  if (one_of(w.unit, {"s/it", "s/iter", "s/step", "sec/it", "sec/iter", "sec/step"}))
+    return QuantityIn{seconds};
+  if (one_of(w.unit, {"ms/it", "ms/iter", "ms/step"})) return QuantityIn{seconds, 1e-3};
   // A time that adds up ("elapsed") is none of a step.
   const bool of_step =
       !one_of(w.before, {"elapsed", "Elapsed", "total", "Total"}) &&
       one_of(w.key, {"", "took", "in", "time", "step_time", "step_avg", "iter_time", "batch_time", "dt"});
-  if (of_step && one_of(w.unit, {"ms", "msec"})) return put(LogQuantity::seconds, 1e-3);
-  if (of_step && !w.key.empty() && one_of(w.unit, {"s", "sec", "seconds"})) return put(LogQuantity::seconds);
-  // "val loss 3.9", and "loss train: 3.5, val: 3.9"
-  std::string key(w.key);
-  if (w.key == "train" || w.key == "val") {
-    if (w.key == "train" && w.before != "loss") return;
-    if (w.key == "val" && !out.has(LogQuantity::loss)) return;
-    key = w.key == "train" ? "loss" : "val_loss";
-  } else if (is_validation(w.before)) {
-    key = "val_" + key;
-  }
-  const auto q = quantity_of_key(key);
+  if (of_step && one_of(w.unit, {"ms", "msec"})) return QuantityIn{seconds, 1e-3};
+  if (of_step && !w.key.empty() && one_of(w.unit, {"s", "sec", "seconds"})) return QuantityIn{seconds};
+  return std::nullopt;
+}
+
+/// The quantity that the words before a number name: "val loss 3.9", "loss train: 3.5, val: 3.9".
+std::optional<QuantityIn> quantity_of_words(const Worded& w, const Quantities& out) {
+  if (w.key == "train") return w.before == "loss" ? quantity_of_key("loss") : std::nullopt;
+  if (w.key == "val") return out.has(LogQuantity::loss) ? quantity_of_key("val_loss") : std::nullopt;
+  return quantity_of_key((is_validation(w.before) ? "val_" : "") + std::string(w.key));
+}
+
+void take(const Worded& w, Quantities& out) {
+  const auto put = [&](const QuantityIn& q, double factor) {
+    if (!out.has(q.quantity)) out[q.quantity] = factor * q.factor * w.value;
+  };
+  const std::optional<QuantityIn> q = quantity_of_words(w, out);
+  const bool timed = q && q->quantity == LogQuantity::seconds;
+  const bool rate =
+      q && (q->quantity == LogQuantity::samples_per_s || q->quantity == LogQuantity::tokens_per_s ||
+            q->quantity == LogQuantity::steps_per_s);
+  // Behind a loss the unit may be the next number's key: "loss 2.5 tok/s 65,536".
+  if (!q || timed || rate)
+    if (const auto by_unit = quantity_of_unit(w)) return put(*by_unit, 1);
   if (!q) return;
-  const bool bytes = q->quantity == LogQuantity::memory_bytes;
+  const double letter = times(w.unit);
   const bool count = q->quantity == LogQuantity::step || q->quantity == LogQuantity::consumed_samples;
-  if (factor_of_letter != 1 && (count || bytes)) return;  // "12.6K" is rounded; "5123M" has its own unit
+  // "12.6K" is rounded; "5123M" has its own unit
+  if (letter != 1 && (count || q->quantity == LogQuantity::memory_bytes)) return;
   if (q->quantity == LogQuantity::step) return out.put_step(w.key, w.value);
-  const bool time = q->quantity == LogQuantity::seconds && q->factor == 1;
-  put(q->quantity, factor_of_letter * q->factor * (time ? seconds_of(w.unit) : 1));
+  put(*q, letter * (timed && q->factor == 1 ? seconds_of(w.unit) : 1));
 }
 
 }  // namespace
@@ -118,7 +135,7 @@ std::optional<Quantities> free_line(std::string_view line) {
       continue;
     }
     const std::string_view earlier = line.substr(0, static_cast<size_t>(before.data() - line.data()));
-    take({word_before(earlier), before, word_behind(behind), *v}, out);
+    take({word_before(earlier), before, unit_behind(behind), *v}, out);
     i = line.size() - behind.size();
   }
   out.drop_impossible();
@@ -126,8 +143,7 @@ std::optional<Quantities> free_line(std::string_view line) {
                          out.has(LogQuantity::seconds) || out.has(LogQuantity::samples_per_s) ||
                          out.has(LogQuantity::tokens_per_s) || out.has(LogQuantity::steps_per_s);
   // A line an epoch, of a program that names no steps
-  const bool epoch =
-      out.has(LogQuantity::epoch) && out.has(LogQuantity::loss) && out.has(LogQuantity::valid_loss);
+  const bool epoch = out.has(LogQuantity::epoch) && out.has(LogQuantity::valid_loss);
   return epoch || (out.has(LogQuantity::step) && says_more) ? std::optional(out) : std::nullopt;
 }
 
