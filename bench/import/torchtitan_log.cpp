@@ -189,6 +189,7 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   r.set("schedule", "1F1B");
   r.set("zero_stage", 0);
   bool validated = false;
+  double capacity = 0;
   for (const std::string& line : logs::log_lines(text)) {
     if (has(line, "Args(")) read_model(line, r);
     if (const auto arguments = json.take(line)) read_model(*arguments, r);
@@ -198,6 +199,7 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
     }
     if (has(line, "Trainer is initialized with")) once.check(line, "Trainer is initialized with");
     read_applied(line, r);
+    if (has(line, "capacity: ")) capacity = logs::number_after(line, " with").value_or(0);
     if (const auto v = logs::number_after(line, "local batch size")) {
       local = *v;
       if (const auto all = logs::number_after(line, "global batch size")) r.set("global_batch", *all);
@@ -235,7 +237,11 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
         !taken.take((*q)[logs::LogQuantity::step]))
       continue;
     steps.push_back({line, *q, std::exchange(validated, false)});
-    memory = std::max(memory, (*q)[logs::LogQuantity::memory_bytes].value_or(0) / logs::kGiB);
+    const double gib = (*q)[logs::LogQuantity::memory_bytes].value_or(0) / logs::kGiB;
+    memory = std::max(memory, gib);
+    if (const auto share = logs::number_after(line, "GiB("))
+      refuse_disagreement(r.file, "memory", gib, *share / 100 * capacity, "its share and the GPU's capacity",
+                          1.05);
   }
   check_batch(r, local, replicas, accumulated);
   if (local > 0) r.set("micro_batch", local / micro_batches);

@@ -255,7 +255,8 @@ std::string table_of(const std::vector<LoggedRun>& runs) {
   return out;
 }
 
-std::string own_table(const std::vector<std::string>& files, const std::string& config) {
+std::string own_table(const std::vector<std::string>& files, const std::string& config,
+                      std::vector<std::string>& notes) {
   if (std::filesystem::path(files.front()).extension() == ".csv") {
     if (files.size() > 1)
       throw ConfigError(files[1], "", "comes behind a table", "put all runs into one table");
@@ -264,10 +265,12 @@ std::string own_table(const std::vector<std::string>& files, const std::string& 
     return read_file(files.front(), most::table);
   }
   std::vector<LoggedRun> runs;
-  if (log_kind(read_file(files.front())) == LogKind::kineto)
+  if (log_kind(logs::log_text(files.front())) == LogKind::kineto)
     runs.push_back(read_training_log(files, config));
   else
     for (const std::string& f : files) runs.push_back(read_training_log({f}, config));
+  for (const LoggedRun& r : runs)
+    for (const std::string& note : r.notes) notes.push_back(r.file + ": " + note);
   return table_of(runs);
 }
 

@@ -46,8 +46,10 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
 std::map<std::string, std::string> cells_of(const RunSpec& spec);
 std::string table_of(const std::vector<LoggedRun>& runs);
 /// The text of one table (.csv), or a table made from logs: a run each, but several traces are one run's.
-/// Throws ConfigError for a table among logs, and for a table with a configuration.
-std::string own_table(const std::vector<std::string>& files, const std::string& config);
+/// `notes` gets what the logs' runs leave out. Throws ConfigError for a table among logs, and for a table
+/// with a configuration.
+std::string own_table(const std::vector<std::string>& files, const std::string& config,
+                      std::vector<std::string>& notes);
 
 /// Readers of each kind of log, which fill cells and steps.
 void read_megatron_log(const std::string& text, LoggedRun& run);

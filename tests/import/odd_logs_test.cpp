@@ -164,6 +164,12 @@ TEST_F(OddLogs, TorchtitansFloat8IsOneOfSeveralKinds) {
     EXPECT_EQ(read(titan(kLlama, std::string("[titan] x - ") + words + "\n")).cells.at("precision"), "fp8");
 }
 
+TEST_F(OddLogs, TorchtitansMemoryIsAShareOfItsCapacity) {
+  const std::string capacity = "[titan] x - CUDA capacity: NVIDIA H100 with ";
+  EXPECT_EQ(read(titan(kLlama, capacity + "94.99GiB memory\n")).cells.at("memory_gb"), "47.02");
+  says(refusal(titan(kLlama, capacity + "79.11GiB memory\n")), {"'memory'", "47.02", "39.16"});
+}
+
 TEST_F(OddLogs, TorchtitansSecondRunOfAnotherLayoutIsRefused) {
   says(refusal(titan(kLlama, "") + titan(kLlama, "", 1, 4)), {"device mesh", "several runs"});
 }

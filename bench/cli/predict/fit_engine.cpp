@@ -34,8 +34,10 @@ void fit_own_runs(const OwnRunsQuestion& q) {
     throw ConfigError(q.machine, "accelerator", "is missing: --engine is of runs on accelerators",
                       "name a machine like configs/machines/dgx-h100.yaml");
   const std::string& name = q.files.front();
+  std::vector<std::string> notes;
   const perf::OwnRuns own =
-      perf::own_runs(foreign::own_table(q.files, q.config), name, q.engine, q.tuned, machine);
+      perf::own_runs(foreign::own_table(q.files, q.config, notes), name, q.engine, q.tuned, machine);
+  for (const std::string& note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   const perf::OwnFit fit = perf::fit_own(own, machine);
   perf::save_own_runs(own, q.out);
   if (q.json) {

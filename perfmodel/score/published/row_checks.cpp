@@ -38,7 +38,7 @@ void refuse_text(const CsvRow& row, const char* column) {
     throw Refused(std::string(column) + " is no number", "'" + s.substr(0, 40) + "'");
 }
 
-/// What the last digit of a cell may hide; some tables cut digits off.
+/// A unit of the cell's last digit: some tables cut digits off.
 double last_digit(const std::string& cell) {
   if (cell.find_first_of("eE") != std::string::npos) return 0;
   const size_t point = cell.find('.');
