@@ -43,8 +43,8 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
   logits_.resize(static_cast<size_t>(words()));
 }
 
-Decoder::Linear Decoder::linear(const TrainedWeights& from, const std::string& name) const {
-  return {from.merged(name + ".weight"), llama_ ? std::vector<float>{} : from.merged(name + ".bias")};
+Decoder::Linear Decoder::linear(const TrainedWeights& from, const std::string& name, bool bias) const {
+  return {from.merged(name + ".weight"), bias ? from.merged(name + ".bias") : std::vector<float>{}};
 }
 
 Decoder::Norm Decoder::norm(const TrainedWeights& from, const std::string& name) const {
@@ -55,14 +55,15 @@ Decoder::Layer Decoder::layer(const RunSpec& spec, const TrainedWeights& from, i
   const std::string name = "blocks." + std::to_string(i), mlp = name + ".mlp";
   Layer l{.norm1 = norm(from, name + ".norm1"),
           .norm2 = norm(from, name + ".norm2"),
-          .proj = linear(from, name + ".attn.proj"),
+          .proj = linear(from, name + ".attn.proj", !llama_),
           .hidden = net_.hidden()};
   if (llama_ && spec.net.llama().latent.any()) {
     l.latent.emplace(spec.net.llama(), from, name);
   } else {
-    l.q = linear(from, name + ".attn.q");
-    l.k = linear(from, name + ".attn.k");
-    l.v = linear(from, name + ".attn.v");
+    const bool bias = !llama_ || spec.net.llama().attention_bias;
+    l.q = linear(from, name + ".attn.q", bias);
+    l.k = linear(from, name + ".attn.k", bias);
+    l.v = linear(from, name + ".attn.v", bias);
   }
   const LlamaSpec* const mixed = llama_ && i >= spec.net.llama().dense_blocks() ? &spec.net.llama() : nullptr;
   if (mixed) {
@@ -77,13 +78,13 @@ Decoder::Layer Decoder::layer(const RunSpec& spec, const TrainedWeights& from, i
 }
 
 void Decoder::add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const {
-  l.down = linear(from, name + ".fc2");
+  l.down = linear(from, name + ".fc2", !llama_);
   if (llama_) {  // gate, then up: one product, whose rows swiglu reads
     l.up.weight = from.merged(name + ".gate.weight");
     const std::vector<float> up = from.merged(name + ".up.weight");
     l.up.weight.insert(l.up.weight.end(), up.begin(), up.end());
   } else {
-    l.up = linear(from, name + ".fc1");
+    l.up = linear(from, name + ".fc1", !llama_);
   }
 }
 

@@ -48,7 +48,7 @@ class Decoder {
     std::optional<DecoderLatent> latent;  // in place of q, k and v
     std::vector<float> keys, values;      // [seq_length, kv_heads * d], of which the tokens read are known
   };
-  Linear linear(const TrainedWeights& from, const std::string& name) const;
+  Linear linear(const TrainedWeights& from, const std::string& name, bool bias) const;
   Norm norm(const TrainedWeights& from, const std::string& name) const;
   Layer layer(const RunSpec& spec, const TrainedWeights& from, int64_t i) const;
   void add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const;
@@ -62,7 +62,7 @@ class Decoder {
   void pass_mlp(Layer& l, int64_t tokens);
 
   const WordsSpec net_;
-  const bool llama_;  // RMSNorm, SwiGLU, rotary positions, no biases; else gpt
+  const bool llama_;  // RMSNorm, SwiGLU, rotary positions; else gpt
   const Activation activation_;
   const bool head_norms_;
   const int64_t window_;

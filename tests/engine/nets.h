@@ -79,11 +79,12 @@ inline const Words kWordsNet = {
     "run.hang_timeout=60", "train.checkpoint_every=10"};
 inline const TestNet kGpt{source_dir() + "/configs/models/gpt-tiny.yaml",
                           kWordsNet + Words{"net.dropout=0.1"}};
-// A window, and rotary angles that YaRN stretches
+// A window, biases as Qwen2's, and rotary angles that YaRN stretches
 inline const TestNet kLlama{
     source_dir() + "/configs/models/llama-tiny.yaml",
-    kWordsNet + Words{"net.sliding_window=5", "net.rope_scaling=yarn", "net.rope_scaling_factor=4",
-                      "net.rope_original_length=8", "net.rope_beta_fast=1", "net.rope_beta_slow=0.05"}};
+    kWordsNet + Words{"net.sliding_window=5", "net.attention_bias=true", "net.rope_scaling=yarn",
+                      "net.rope_scaling_factor=4", "net.rope_original_length=8", "net.rope_beta_fast=1",
+                      "net.rope_beta_slow=0.05"}};
 
 // Experts as Mixtral's, with strong losses of the router, and as DeepSeek's: shared ones, a block without
 // any, weights by all experts. With this seed no two experts are all but equal for a token: a rounding would

@@ -144,13 +144,14 @@ json qwen_moe_of(const Config& c, json net) {
   return net;
 }
 
+// Qwen2's files do not name its biases, which all have.
 json qwen_of(const Config& c, json net) {
   if (c.get("use_sliding_window", false)) {
     if (c.get("max_window_layers", int64_t{28}) != 0)
       c.refuse("max_window_layers", "all blocks have the same window");
     net["sliding_window"] = c.size("sliding_window");
   }
-  net["qk_norm"] = true;
+  net[c.get<std::string>("model_type", "") == "qwen2" ? "attention_bias" : "qk_norm"] = true;
   return net;
 }
 
@@ -177,7 +178,10 @@ json deepseek_v3_of(const Config& c, json net) {
 }
 
 json llama_of(const Config& c) {
-  for (const char* key : {"attention_bias", "mlp_bias"}) c.require(key, false, "linears have no biases");
+  c.require("mlp_bias", false, "linears of an MLP have no biases");
+  if (c.get<std::string>("model_type", "") != "qwen2")
+    c.require("attention_bias", false,
+              "only qwen2 has biases, of queries, keys and values but not of attention's result");
   c.require<std::string>("hidden_act", "silu", "the MLP is SwiGLU");
   const int64_t width = c.size("hidden_size"), heads = c.size("num_attention_heads");
   json net = {{"kind", "llama"},
@@ -213,11 +217,11 @@ json llama_like_of(const Config& c, const std::string& type) {
   if (type == "mixtral") return mixtral_of(c, llama_of(c));
   if (type == "deepseek") return deepseek_of(c, llama_of(c));
   if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
-  if (type == "qwen3") return qwen_of(c, llama_of(c));
+  if (type == "qwen2" || type == "qwen3") return qwen_of(c, llama_of(c));
   if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
   throw ConfigError(
       c.file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-      "take a model of type gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen3 or qwen3_moe");
+      "take a model of type gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe");
 }
 
 }  // namespace
@@ -315,6 +319,11 @@ std::string model_type_of(const LlamaSpec& n) {
         "is that of DeepSeek-V3, and this net is not like it: latent attention, sigmoid scores, "
         "shared experts",
         "export the weights in our form");
+  if (n.attention_bias && (n.qk_norm || n.has_experts()))
+    throw ConfigError("", "net.attention_bias",
+                      "is set with net.qk_norm or experts, as in no model of transformers that is known here",
+                      "export the weights in our form");
+  if (n.attention_bias) return "qwen2";
   if (!n.has_experts()) return n.qk_norm ? "qwen3" : n.window() > 0 ? "mistral" : "llama";
   if (n.qk_norm && x.num_shared_experts > 0)
     throw ConfigError("", "net.num_shared_experts", "is set with net.qk_norm, as in no model of transformers",
@@ -398,8 +407,9 @@ json config_of(const LlamaSpec& n) {
   if (type == "deepseek") c.update(deepseek_config(n));
   if (type == "deepseek_v3") c.update(deepseek_v3_config(n));
   if (type == "mistral") c["architectures"] = {"MistralForCausalLM"}, c["sliding_window"] = window_of(n);
+  if (type == "qwen2") c["architectures"] = {"Qwen2ForCausalLM"}, c.erase("attention_bias");
   if (type == "qwen3") c["architectures"] = {"Qwen3ForCausalLM"};
-  if (n.qk_norm && n.window() > 0)
+  if (type.starts_with("qwen") && n.window() > 0)
     c.update({{"use_sliding_window", true}, {"sliding_window", n.window()}, {"max_window_layers", 0}});
   if (type == "qwen3_moe") c.update(qwen_moe_config(n));
   c["model_type"] = type;

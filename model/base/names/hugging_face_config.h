@@ -1,5 +1,5 @@
-// GPT-2, Llama, Qwen3, Mixtral, DeepSeekMoE and DeepSeek-V3 as config.json of Hugging Face's transformers
-// describes them.
+// GPT-2, Llama, Qwen2, Qwen3, Mixtral, DeepSeekMoE and DeepSeek-V3 as config.json of Hugging Face's
+// transformers describes them.
 //
 //   nlohmann::json run = {{"net", net_of_config(read_json("config.json"), "config.json")}};
 //   config_of_net(spec.net)                                   // what belongs beside weights for transformers

@@ -141,8 +141,10 @@ void add_attention(const LlamaSpec& n, const std::string& theirs, const std::str
   if (n.latent.any())
     add_latent(n, theirs, ours, f);
   else
-    for (const char* which : {"q", "k", "v"})
+    for (const std::string which : {"q", "k", "v"}) {
       f.same(theirs + which + "_proj.weight", ours + which + ".weight");
+      if (n.attention_bias) f.same(theirs + which + "_proj.bias", ours + which + ".bias");
+    }
   for (const char* norm : {"q_norm.weight", "k_norm.weight"})
     if (n.qk_norm) f.same(theirs + norm, ours + norm);
   f.same(theirs + "o_proj.weight", ours + "proj.weight");

@@ -44,7 +44,6 @@ void Block::declare(Declare& d) {
 
 void Block::declare_attention(Declare& d) {
   const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim;
-  const bool biases = shape_.biases;
   if (latent_) {
     latent_->declare(d);
   } else {
@@ -55,12 +54,12 @@ void Block::declare_attention(Declare& d) {
       bias.push_back({name + ".bias", {out}, plan::Init::zero, 0, 0});
     }
     d.linear(qkv_, D, shape_.attended() + 2 * kv, std::move(weights),
-             biases ? std::move(bias) : std::vector<plan::Param>{});
+             shape_.qkv_biases ? std::move(bias) : std::vector<plan::Param>{});
     for (const auto& [norm, which] : {std::pair{&q_norm_, ".attn.q_norm"}, {&k_norm_, ".attn.k_norm"}})
       if (shape_.qk_norm)
         d.norm(*norm, name_ + which, shape_.head_dim, shape_.eps, false, TensorUse::multiplied);
   }
-  d.linear(proj_, name_ + ".attn.proj", shape_.result_width(), D, 1, biases);
+  d.linear(proj_, name_ + ".attn.proj", shape_.result_width(), D, 1, shape_.biases);
 }
 
 // SwiGLU's gate and up are adjacent: one [2 hidden, D] operand, each cut by tensor parallelism.

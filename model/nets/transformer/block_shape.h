@@ -30,6 +30,7 @@ struct BlockShape {
   int64_t tokens;                // of a sample
   bool rms_norm = false;         // else LayerNorm, which has biases
   bool biases = true;            // of linears
+  bool qkv_biases = true;        // of those that give queries, keys and values
   bool swiglu = false;           // else `activation`
   ExpertsShape of_experts = {};  // beside the MLP
   Activation activation = Activation::gelu;

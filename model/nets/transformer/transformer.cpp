@@ -273,6 +273,7 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
   dense.score_growth = static_cast<float>(score_growth(n));
   dense.rotary = rotary_table(e.b, n.rotary, n.rotary_width(), at.runs());
   dense.biases = false;
+  dense.qkv_biases = n.attention_bias;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
   return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,
                                          vocabulary_of(n, false, at));

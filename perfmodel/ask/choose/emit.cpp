@@ -179,6 +179,7 @@ std::string megatron(const RunSpec& s) {
   if (llama(s) && s.net.llama().head_dim > 0) o.set("kv-channels", s.net.llama().head_dim);
   if (llama(s) && s.net.llama().latent.any()) add_latent(s.net.llama().latent, o);
   if (llama(s) && s.net.llama().qk_norm) o.flag("qk-layernorm");
+  if (llama(s) && s.net.llama().attention_bias) o.flag("add-qkv-bias");
   if (llama(s) && s.net.llama().has_experts()) add_experts(s.net.llama(), o);
   if (l.ep > 1) o.set("expert-model-parallel-size", l.ep);
   if (!n.tie_embeddings) o.flag("untie-embeddings-and-output-weights");
@@ -243,9 +244,10 @@ std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
   };
   for (const Flavor& f :
        {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
-    if (llama(s) && !s.net.llama().has_experts() && !s.net.llama().qk_norm && !s.net.llama().latent.any() &&
-        s.net.llama().window() == 0 && s.net.llama().rotary.scaling == RopeScaling::llama3 &&
-        f.layers == s.net.blocks() && f.dim == n.embed_dim)
+    if (llama(s) && !s.net.llama().has_experts() && !s.net.llama().qk_norm && !s.net.llama().attention_bias &&
+        !s.net.llama().latent.any() && s.net.llama().window() == 0 &&
+        s.net.llama().rotary.scaling == RopeScaling::llama3 && f.layers == s.net.blocks() &&
+        f.dim == n.embed_dim)
       return f.name;
   refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",
          "emit for megatron, or write a torchtitan configuration of this net");

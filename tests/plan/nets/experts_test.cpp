@@ -282,6 +282,7 @@ TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
         {{"net.v_head_dim=8"}, "net.v_head_dim"},
         {{"net.num_kv_heads=0", "net.kv_lora_rank=8", "net.v_head_dim=200"}, "net.v_head_dim"},
         {{"net.num_kv_heads=0", "net.kv_lora_rank=8", "net.qk_norm=true"}, "net.qk_norm"},
+        {{"net.num_kv_heads=0", "net.kv_lora_rank=8", "net.attention_bias=true"}, "net.attention_bias"},
         {{"net.first_k_dense_replace=2"}, "net.first_k_dense_replace"},
         {{"net.expert_ffn_dim=32"}, "net.ffn_dim"},
         {{"net.router_z_loss=-1"}, "net.router_z_loss"},

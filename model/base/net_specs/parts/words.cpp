@@ -42,7 +42,9 @@ void LlamaSpec::add_rows(KeyRows& to) {
             {{"net.sliding_window", sliding_window, from_to(0, kMost),
               "Tokens that one attends to at most, itself the last, as Mistral's; 0: all before it."},
              {"net.head_dim", head_dim, from_to(0, kMost), "Width of a head; 0: embed_dim / num_heads."},
-             {"net.qk_norm", qk_norm, "RMSNorm of each head of queries and keys, as Qwen3's."}});
+             {"net.qk_norm", qk_norm, "RMSNorm of each head of queries and keys, as Qwen3's."},
+             {"net.attention_bias", attention_bias,
+              "Biases of the products that give queries, keys and values, as Qwen2's; no others."}});
   latent.add_rows(to);
   experts.add_rows(to);
 }
@@ -55,7 +57,8 @@ void WordsSpec::check(const SpecCheck& check) const {
 void LlamaSpec::check(const SpecCheck& check) const {
   for (const auto& [given, key] : {std::pair{kv_heads() != num_heads, "net.num_kv_heads"},
                                    {head_dim > 0, "net.head_dim"},
-                                   {qk_norm, "net.qk_norm"}})
+                                   {qk_norm, "net.qk_norm"},
+                                   {attention_bias, "net.attention_bias"}})
     check.that(!latent.any() || !given, key, "is not of latent attention, and net.kv_lora_rank is set",
                "leave one of the two out");
   if (head_dim == 0 && !latent.any()) check.divides(num_heads, embed_dim, "net.num_heads", "net.embed_dim");

@@ -41,12 +41,13 @@ struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
   void add_rows(KeyRows& to);
 };
 
-struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
+struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions
   static constexpr const char* kKind = "llama";
   RotarySpec rotary;
-  int64_t sliding_window = 0;  // tokens that one attends to at most, itself the last; 0 = all
-  int64_t head_dim = 0;        // 0 = embed_dim / num_heads
-  bool qk_norm = false;        // RMSNorm of each head of queries and keys
+  int64_t sliding_window = 0;   // tokens that one attends to at most, itself the last; 0 = all
+  int64_t head_dim = 0;         // 0 = embed_dim / num_heads
+  bool qk_norm = false;         // RMSNorm of each head of queries and keys
+  bool attention_bias = false;  // of the products that give queries, keys and values
   LatentSpec latent;
   ExpertsSpec experts;
   int64_t head_width() const {  // of queries and keys
