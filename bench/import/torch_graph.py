@@ -1,6 +1,7 @@
 """Writes a PyTorch net as a file that Isobar plans and prices: isobar import net.py:build --inputs 3x224x224.
 
     python torch_graph.py net.py:build --inputs 3x224x224 [--inputs NAME=1024:int64] [--loss mse|cross_entropy] -o net.json
+    python torch_graph.py phi3/config.json --inputs input_ids=4096:int64 labels=4096:int64 -o net.json    # of transformers
 
 `build` returns a model, or a pair of a model and a loss: loss(output) -> scalar. Inputs are of one sample, the
 batch goes first. The file is JSON (see "A net written in PyTorch" in bench/guest/README.md).
@@ -24,8 +25,26 @@ def fail(text):
     sys.exit(2)
 
 
+def build_of_config(path):
+    if not os.path.exists(path):  # transformers would look for it elsewhere
+        fail(f"{path}: is no file")
+    try:
+        import transformers
+    except ImportError:
+        fail(f"{sys.executable} has no transformers: name a Python that has, by --python or ISOBAR_PYTHON")
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except Exception as error:
+        fail(f"transformers {transformers.__version__} does not know this model: {next(iter(str(error).splitlines()), '')}")
+    config.use_cache = False
+    kind = getattr(transformers, (config.architectures or ["none"])[0], None)
+    return lambda: kind(config) if kind else transformers.AutoModelForCausalLM.from_config(config)
+
+
 def load(target):
-    """net.py:build or package.module:callable, as python -m would find it."""
+    """net.py:build or package.module:callable, as python -m would find it, or config.json of transformers."""
+    if target.endswith(".json"):
+        return build_of_config(target)
     name, _, attribute = target.rpartition(":")
     if not name:
         fail(f"{target}: name what builds the model, e.g. net.py:build")

@@ -103,6 +103,10 @@ TEST_F(Models, OfHuggingFaceAreRead) {
   const Answer refused = isobar("predict config.json" + machine());
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.out.find("'model_type': is \"gemma2\""), std::string::npos) << refused.out;
+  EXPECT_NE(
+      refused.out.find("isobar import config.json --inputs input_ids=4096:int64 labels=4096:int64 -o net"),
+      std::string::npos)
+      << refused.out;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr const char* kModelsHelp =
 
   isobar config models llama
   isobar predict llama3-70b --machine dgx-h100 --gpus 64
-  isobar predict path/to/config.json --machine dgx-h100       # Hugging Face's, of a gpt2 or llama)";
+  isobar predict path/to/config.json --machine dgx-h100       # Hugging Face's, of the types that isobar import reads)";
 
 // The first sentence of the comment that a file begins with
 std::string about(const std::string& file) {

@@ -29,7 +29,7 @@ constexpr const char* kImportHelp =
 
   Calculon (systems/, models/, executions) and transformer-perf-estimates (config-*.json, models): JSON
       -> a machine file or a run configuration
-  Hugging Face's config.json of a gpt2 or llama
+  Hugging Face's config.json of a gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe
       -> a run configuration: its net
   runs of other engines: CSV in the columns of configs/published (README.md there)
       -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
@@ -46,8 +46,8 @@ constexpr const char* kImportHelp =
   safetensors, with --config RUN.yaml
       -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
 
-  a net written in PyTorch (2.6 or later): net.py:build or package.module:build, which returns the model, with --inputs
-  of one sample
+  a net written in PyTorch (2.6 or later): net.py:build or package.module:build, which returns the model, or config.json
+  of any model of transformers, with --inputs of one sample
       -> a JSON file that isobar plan, predict and search take as a run of that net; Python is --python, ISOBAR_PYTHON
          or python3
   --try: output of any training, metrics.csv or TensorBoard's event files, as run.reads would read them
@@ -66,6 +66,7 @@ Examples:
   isobar import gpt2/model.safetensors --config gpt2.yaml -o gpt2.safetensors
   isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
   isobar import net.py:build --inputs 3x224x224 --loss cross_entropy -o net.json
+  isobar import phi3/config.json --inputs input_ids=4096:int64 labels=4096:int64 -o phi3.json
   isobar import --try slurm-17.out --reads 'iter {step} * loss {loss} * {ms} ms'
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 
@@ -195,7 +196,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     refuse_unused(command, {{"--output", true, "is not for --try, which only shows", "leave it out"}});
     return attempts(a);
   }
-  if (foreign::is_torch_target(file)) {
+  if (foreign::is_torch_target(file) || (!a.inputs.empty() && file.ends_with(".json"))) {
     refuse_others(command, "a net", "--force --inputs --loss --python");
     return torch_net(a);
   }

@@ -1,5 +1,6 @@
 #include "model/base/names/hugging_face_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
@@ -211,6 +212,8 @@ json with_layer_types(const Config& c, json net) {
   return net;
 }
 
+constexpr int64_t kTraced = 4096;  // tokens of a sample, where the model has them
+
 json llama_like_of(const Config& c, const std::string& type) {
   if (type == "llama") return llama_of(c);
   if (type == "mistral") return mistral_of(c, llama_of(c));
@@ -219,9 +222,12 @@ json llama_like_of(const Config& c, const std::string& type) {
   if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
   if (type == "qwen2" || type == "qwen3") return qwen_of(c, llama_of(c));
   if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
+  const std::string tokens = std::to_string(std::min(kTraced, c.get("max_position_embeddings", kTraced)));
   throw ConfigError(
       c.file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-      "take a model of type gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe");
+      "take a gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe, or "
+      "price what PyTorch and transformers compute: isobar import " +
+          c.file + " --inputs input_ids=" + tokens + ":int64 labels=" + tokens + ":int64 -o net.json");
 }
 
 }  // namespace
