@@ -2,7 +2,8 @@
 
     python3 tests/import/torch_packages.py --isobar build/isobar [--nets gpt2 swin] [--keep FOLDER]
 
-FLOPs are those of torch.utils.flop_counter for a step of another batch on fake tensors. Needs a Python with PyTorch 2.6 or
+FLOPs are those of torch.utils.flop_counter for a step of another batch on fake tensors. Models of transformers that are none
+of our nets are recorded by the command that their refusal names. Needs a Python with PyTorch 2.6 or
 later and the packages of tests/fixtures/traced/package_nets.py: .venv-packages, or ISOBAR_PACKAGES_PYTHON; nets whose
 package is missing are left out.
 """
@@ -59,6 +60,29 @@ with fake:
 print(json.dumps([forward.get_total_flops(), backward.get_total_flops(), sum(p.numel() for p in model.parameters())]))
 """
 
+# Small models of transformers that are none of our nets: what their configurations have beside SIZES
+SIZES = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+CONFIGS = {
+    "Gemma2": {"head_dim": 16, "sliding_window": 16},
+    "Phi3": {},
+    "Olmo2": {},
+    "GptOss": {"head_dim": 16, "sliding_window": 16, "num_local_experts": 4},
+    "DeepseekV2": {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+                   "v_head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 32, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy"},
+}
+# Writes config.json; prints the model's parameters.
+SAVED = """
+import json, sys
+import transformers
+kind, keys, folder = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+config = getattr(transformers, kind + "Config")(**keys)
+config.architectures = [kind + "ForCausalLM"]
+config.save_pretrained(folder)
+print(sum(p.numel() for p in getattr(transformers, kind + "ForCausalLM")(config).parameters()))
+"""
+
 
 def run(arguments):
     return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=3600)
@@ -104,6 +128,34 @@ def faults_of(isobar, folder, name, net):
     return found
 
 
+def config_faults(isobar, folder, kind):
+    """What is wrong when a user of a model that is none of our nets does what the refusal says."""
+    saved = run([PYTHON, "-c", SAVED, kind, json.dumps(SIZES | CONFIGS[kind]), folder / kind])
+    if saved.returncode:
+        return [f"transformers does not make it: {saved.stderr.strip()[-400:]}"]
+    on = ["--machine", "dgx-h100", "--set", "policy.amp=bf16"]
+    refused = run([isobar, "predict", folder / kind / "config.json", *on])
+    named = re.search(r"isobar (import \S+ --inputs \S+ \S+) -o net.json", refused.stderr)
+    if refused.returncode != 2 or not named:
+        return [f"the refusal names no import: {refused.stderr.strip()}"]
+    out = folder / f"{kind}.json"
+    done = run([isobar, *named[1].split(), "-o", out, "--python", PYTHON])
+    if done.returncode:
+        return [f"not recorded: {done.stderr.strip()}"]
+    plan = run([isobar, "plan", out, "--totals", "--json", "--set", "policy.micro_batch=1", "--set", "train.global_batch=1"])
+    planned, recorded = json.loads(plan.stdout), json.loads(out.read_text())["nets"]["fp32"]["flops"]["forward"]
+    found = []
+    if planned["parameters"] != int(saved.stdout):
+        found.append(f"{planned['parameters']} parameters are planned, and the model has {saved.stdout.strip()}")
+    if not 0.9 < planned["flops_forward_per_sample"] / at(recorded, 1) < 1.001:  # half of a causal attention's
+        found.append(f"{planned['flops_forward_per_sample']} FLOPs forward are planned, and {at(recorded, 1)} were recorded")
+    for words in (["predict"], ["search", "--gpus", "8", "--set", "train.global_batch=64"]):
+        done = run([isobar, words[0], out, *words[1:], *on])
+        if done.returncode:
+            found.append(f"{words[0]}: {done.stderr.strip()}")
+    return found
+
+
 def search_faults(isobar, folder):
     """timm's ViT-g on 64 H100: one command, and a page."""
     out, page = folder / "vit_g.json", folder / "page"
@@ -134,6 +186,10 @@ def main():
             begin = time.monotonic()
             faults = faults_of(pathlib.Path(options.isobar).resolve(), folder, name, nets[name])
             print(f"{name}: {'; '.join(faults) or 'as PyTorch counts'} ({time.monotonic() - begin:.0f} s)", flush=True)
+            failed = failed or bool(faults)
+        for kind in CONFIGS if "gpt2" in nets and not options.nets else ():
+            faults = config_faults(pathlib.Path(options.isobar).resolve(), folder, kind)
+            print(f"{kind}: {'; '.join(faults) or 'recorded as its refusal says, planned and searched'}", flush=True)
             failed = failed or bool(faults)
         if "vit_l" in nets and not options.nets:
             faults = search_faults(pathlib.Path(options.isobar).resolve(), folder)

@@ -195,6 +195,9 @@ constexpr NamedRow kAtenRows[] = {
     {"upsample_bicubic2d_backward", kPools},
     {"grid_sampler_2d", kPools},
     {"grid_sampler_2d_backward", kPools},
+    // complex numbers
+    {"polar", {P::activation, 4}},
+    {"complex", kMoves},
     // order and spectra
     {"sort", kSorts},
     {"topk", kSorts},
