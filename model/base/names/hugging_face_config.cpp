@@ -42,7 +42,14 @@ struct Config {
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     throw ConfigError(file, key, json_text(j[key]) + " is not in our nets: " + what,
-                      "take a model without it");
+                      "take a model without it, or " + recording());
+  }
+  // The command that predicts a net which ours are not
+  std::string recording() const {
+    const int64_t positions = get("max_position_embeddings", get("n_positions", int64_t{4096}));
+    const std::string tokens = std::to_string(std::min<int64_t>(4096, positions)) + ":int64";
+    return "price what PyTorch and transformers compute: isobar import " + file +
+           " --inputs input_ids=" + tokens + " labels=" + tokens + " -o net.json";
   }
 };
 
@@ -212,8 +219,6 @@ json with_layer_types(const Config& c, json net) {
   return net;
 }
 
-constexpr int64_t kTraced = 4096;  // tokens of a sample, where the model has them
-
 json llama_like_of(const Config& c, const std::string& type) {
   if (type == "llama") return llama_of(c);
   if (type == "mistral") return mistral_of(c, llama_of(c));
@@ -222,12 +227,10 @@ json llama_like_of(const Config& c, const std::string& type) {
   if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
   if (type == "qwen2" || type == "qwen3") return qwen_of(c, llama_of(c));
   if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
-  const std::string tokens = std::to_string(std::min(kTraced, c.get("max_position_embeddings", kTraced)));
   throw ConfigError(
       c.file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-      "take a gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe, or "
-      "price what PyTorch and transformers compute: isobar import " +
-          c.file + " --inputs input_ids=" + tokens + ":int64 labels=" + tokens + ":int64 -o net.json");
+      "take a gpt2, llama, mistral, mixtral, deepseek, deepseek_v3, qwen2, qwen3 or qwen3_moe, or " +
+          c.recording());
 }
 
 }  // namespace
