@@ -23,7 +23,7 @@ TEST(LanguageModels, HaveTheParametersThatWerePublished) {
   EXPECT_EQ(count("llama3-8b"), 8030261248);
   EXPECT_EQ(count("llama3-70b"), 70553706496);
   EXPECT_EQ(count("qwen3-8b"), 8190735360);
-  EXPECT_EQ(count("qwen2.5-7b"), 7615616512);
+  EXPECT_EQ(count("qwen2.5-72b"), 72706203648);
 }
 
 // 300 words on four ranks: 128 each, of which the third has 44 and the last none.
