@@ -141,8 +141,8 @@ double paid_attention(const OpShape& s, double processors) {
 
 // The threads used by an op, and all threads of its rank. Prices are for the whole team (cost.h: rates), so
 // fewer threads count for more, with a typical serial share in place of the machine's threads.serial. oneDNN
-// adds a thread for each number of FLOPs of a product (its adjust_thread_count: 3,000 cycles of 64
-// multiply-adds).
+// adds a thread for each number of FLOPs of a product in f32 (its adjust_thread_count: 3,000 cycles of 64
+// multiply-adds); its matmul in 16 bits cuts the smallest product into blocks for all threads.
 struct Team {
   double own = 1, whole = 1;
   static double of_one(double threads) {  // seconds of a team, relative to one thread
@@ -162,6 +162,7 @@ Team team_of(plan::PriceClass price, DType dtype, const plan::Work& work, int64_
   const auto whole = static_cast<double>(threads);
   if (price == plan::PriceClass::attention || price == plan::PriceClass::attention_backward)
     return {whole, whole};
+  if (price == plan::PriceClass::product && size_of(dtype) < 4) return {whole, whole};
   if (price == plan::PriceClass::product)
     return {std::clamp(std::floor(work.flops / kFlopsPerThread), 1.0, whole), whole};
   // Bytes of an element: read and written; for Adam six reads or writes in f32 and a gradient
