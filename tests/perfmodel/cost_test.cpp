@@ -416,6 +416,24 @@ RunSpec emulator(int64_t batch, int64_t threads) {
   return s;
 }
 
+// oneDNN cuts the smallest product in 16 bits into blocks for all threads.
+TEST(Cost, ProductsIn16BitsStartATeam) {
+  Machine m = test::machine();
+  m.identity.cores = 16;
+  RunSpec s = emulator(64, 2);
+  s.policy.amp = Amp::bf16;
+  validate(s);
+  const plan::Plan p = nets::build_plan(s, 0, {});
+  int64_t products = 0;
+  for (const plan::Op& op : p.ops) products += op.kind == plan::OpKind::gemm && size_of(dtype_of(op, p)) == 2;
+  ASSERT_GE(products, 3);
+  const auto compute = [&](double fork) {
+    m[Coef::fork].value = fork;
+    return test::replay(s, m, {.ranks_on_host = 1, .threads = 2}).busiest.compute;
+  };
+  EXPECT_NEAR(compute(1e-3) - compute(1e-9), 1e-3 * static_cast<double>(products), 1e-5);
+}
+
 // Too few rows for a second thread cost one thread's time and start no team; with many rows the cost falls
 // with the threads, plus that of each team.
 TEST(Cost, SmallOpsAreNotCutOverThreads) {
