@@ -207,7 +207,7 @@ const ForeignEngine& engine_named(const std::string& name) {
     if (e.name == name) return e;
     all += (all.empty() ? "" : ", ") + e.name;
   }
-  throw ConfigError("isobar predict", "--engine", "'" + name + "' is in no file of configs/engines",
+  throw ConfigError("--engine", "", "'" + name + "' is in no file of configs/engines",
                     "use isobar, " + all + " or unknown");
 }
 
