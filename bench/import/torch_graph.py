@@ -26,7 +26,7 @@ def fail(text):
 
 
 def build_of_config(path):
-    if not os.path.exists(path):  # transformers would look for it elsewhere
+    if not os.path.isfile(path):  # transformers would look for it elsewhere
         fail(f"{path}: is no file")
     try:
         import transformers
@@ -38,7 +38,8 @@ def build_of_config(path):
         fail(f"transformers {transformers.__version__} does not know this model: {next(iter(str(error).splitlines()), '')}")
     config.use_cache = False
     kind = getattr(transformers, (config.architectures or ["none"])[0], None)
-    return lambda: kind(config) if kind else transformers.AutoModelForCausalLM.from_config(config)
+    is_model = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)  # a file may name anything
+    return lambda: kind(config) if is_model else transformers.AutoModelForCausalLM.from_config(config)
 
 
 def load(target):
