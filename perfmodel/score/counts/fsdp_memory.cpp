@@ -21,7 +21,7 @@ Block block_of(const PublishedRun& r, double tokens, double scale) {
   const double half = 2 * scale * tokens;  // one element of each token, in the type of products
   const double spread = r.sequence_parallel ? r.tp : 1;
   const double q = r.heads * r.head_dim / r.tp, kv = r.kv_heads * r.head_dim / r.tp,
-               f = block_weights(r).width / r.tp;
+               f = feed_forward_width(r) / r.tp;
   const bool apart = r.habits.norms_apart && !r.compiled && llama && scale == 1;
   Block b;
   b.input = half * r.hidden / spread;

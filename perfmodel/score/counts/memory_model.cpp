@@ -102,7 +102,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
     if (r.dp * r.cp > 1) s.known += known.buckets;
     s.stream = T * r.hidden * stream * scale / spread;
     s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q + (eight ? q : 0)) * scale / r.tp;
-    const double f = block_weights(r).width;
+    const double f = feed_forward_width(r);
     s.ffn = T * f * ((llama ? 4 : 2) + operand) * scale / r.tp;
     // Rows sorted by expert.
     const double sent = experts.share * r.top_k * r.hidden;

@@ -1,26 +1,39 @@
-// Parameters of a published net's block, averaged over its blocks, and where its experts lie.
+// The work of a published run's net on one of its tensor-parallel ranks, from the plan of the same net
+// (layouts/sections.h), without recomputation and with fused attention: what engines do otherwise is counted
+// from it (step_model.h, memory_model.h).
 //
-//   BlockWeights w = block_weights(run);
-//   w.dense() + w.experts          // of a block, all of them
-//   w.dense() + w.active           // those that a token uses
-//   PlacedExperts e = experts_of(run);   // rows of an expert's products, replicas of its weights
+//   const NetCounts& n = count_net(run);
+//   n.block.forward.products                // FLOPs of a sample in the mean of its blocks
+//   PlacedExperts e = experts_of(run);      // rows of an expert's products, replicas of its weights
 //
-// Latent attention: DeepSeek-V2, arXiv 2405.04434, equations 9 to 19. Experts: Megatron-Core MoE, arXiv
-// 2504.14960.
+// Experts are placed as in Megatron-Core MoE, arXiv 2504.14960.
 #pragma once
 #include "perfmodel/score/published/published_run.h"
 
 namespace isobar::perf {
 
-struct BlockWeights {
-  double attention = 0;  // projections
-  double ffn = 0;        // dense feed-forward, shared experts, router
-  double experts = 0;    // all routed experts
-  double active = 0;     // the share of `experts` that a token uses
-  double width = 0;      // hidden units of feed-forward that a token passes
-  double dense() const { return attention + ffn; }
+/// One pass of a sample on a rank.
+struct PassCounts {
+  double products = 0, weight_gradients = 0;        // FLOPs of dense products; those of them
+  double experts = 0, expert_weight_gradients = 0;  // of grouped products, likewise
+  double attention = 0;                             // FLOPs, without what a mask hides
+  double pairs = 0, unmasked = 0;      // queries times keys, of all heads; FLOPs with all of them
+  double per_width = 0;                // FLOPs of dense products over their narrower matrix side
+  double bytes = 0;                    // operands of all other ops, each once
+  double sorted = 0;                   // of rows sorted by expert and back
+  double reductions = 0, reduced = 0;  // over tensor-parallel ranks, and their bytes
 };
-BlockWeights block_weights(const PublishedRun& run);
+struct PartCounts {
+  PassCounts forward, backward;
+  double dense = 0, experts = 0;  // parameters on a rank; of experts that `ep` divides
+  double parameters() const { return dense + experts; }
+};
+struct NetCounts {
+  PartCounts first, block, last;  // block: the mean of all
+  double tied = 0;                // parameters of the first that the last also reads
+};
+/// Throws ConfigError for a net or cut that no plan has. The reference stays valid.
+const NetCounts& count_net(const PublishedRun& run);
 
 struct PlacedExperts {
   double share = 0;     // of the layers that have experts
@@ -30,17 +43,22 @@ struct PlacedExperts {
 };
 PlacedExperts experts_of(const PublishedRun& run);
 
-/// Parameters of one layer on one rank, of which `experts` have fewer replicas, and of the fullest stage.
+/// Parameters of one layer on one rank, of which `experts` have fewer replicas.
 struct OwnParameters {
   double dense = 0, experts = 0;
   double all() const { return dense + experts; }
 };
 OwnParameters own_parameters(const PublishedRun& run);
 
+/// Hidden units of feed-forward that a token passes in a block.
+double feed_forward_width(const PublishedRun& run);
+
 /// Parameters of the whole net.
 double net_parameters(const PublishedRun& run);
 
-/// FLOPs of a step without recomputation, as in Megatron-LM's log: attention without causal savings.
+/// FLOPs of a step without recomputation: products, attention without what a mask hides, the vocabulary.
+double model_flops(const PublishedRun& run);
+/// The same as in Megatron-LM's log: attention without causal savings.
 double logged_flops(const PublishedRun& run);
 
 }  // namespace isobar::perf

@@ -21,14 +21,14 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"attention.keys", 200, 0.5, 0.3, 0},    {"attention.v1", 1.5, 0.3, 0.2, 0},
     {"scores", 1.4, 0.3, 0.2, -0.2},         {"ragged_heads", 2.0, 0.5, 0.3, 0},
     {"scores.torch", 1.15, 0.5, 0.4, -0.3},  {"scores.fused", 1.15, 0.5, 0.4, -0.2},
-    {"pointwise", 1.5, 0.4, 0.4, -0.8},      {"norms.eager", 1.0, 0.3, 0.2, 0},
+    {"pointwise", 3.7, 0.4, 0.4, -0.8},      {"norms.eager", 1.0, 0.3, 0.2, 0},
     {"compiled", 0.65, 0.3, 0.2, 0},         {"launch", 600e-6, 0.8, 0.8, -1.5},
     {"launch.tp", 100e-6, 1.0, 3.3, -1.5},   {"tp.link", 1.5, 0.4, 0.3, -0.3},
     {"tp.nic", 1.6, 0.5, 1.0, -0.3},         {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
     {"tp.latency", 30e-6, 0.8, 0.6, -0.6},   {"tp.hop", 50e-6, 0.8, 2.5, -0.6},
     {"cp.link", 1.5, 0.5, 0.4, -0.5},        {"ep.link", 1.5, 0.2, 0.2, -0.2},
     {"ep.nic", 1.6, 0.3, 0.3, -0.2},         {"experts", 1.15, 0.15, 0.15, -0.1},
-    {"expert.traffic", 1.5, 0.3, 0.4, -0.5}, {"expert.launch", 6e-3, 0.4, 0.8, -0.5},
+    {"expert.traffic", 3.4, 0.3, 0.4, -0.5}, {"expert.launch", 6e-3, 0.4, 0.8, -0.5},
     {"dp.link", 1.5, 0.5, 0.4, -0.3},        {"dp.nic", 1.6, 0.5, 0.6, -0.8},
     {"dp.latency", 200e-6, 1.0, 0.8, -0.5},  {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
     {"pp.link", 2.0, 0.6, 0.5, -0.3},        {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
@@ -41,6 +41,8 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
 }};
 
 constexpr double kA100Arithmetic = 248;  // FLOP while a byte is read, in bf16: sizes are given as on an A100
+
+constexpr double kFused = 0.4;  // bytes that kernels of plans move relative to one kernel an operation
 
 constexpr double kSharp = 4;  // sharpness of the maximum of two concurrent activities
 double longer(double a, double b) {
@@ -100,15 +102,17 @@ StepCounts count_step(const PublishedRun& r) {
   StepCounts c;
   const ChipSpec& g = *r.gpu;
   const double T = r.micro_batch * r.seq / r.cp;  // tokens of a rank's micro-batch
-  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
-  const BlockWeights weights = block_weights(r);
+  const double kv = r.kv_heads * r.head_dim;
+  const NetCounts& net = count_net(r);
+  const PassCounts &forward = net.block.forward, &backward = net.block.backward;
+  const double samples = r.micro_batch / r.cp;
   const PlacedExperts experts = experts_of(r);
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
   // Frozen weights need no weight gradients. If every second product's result is kept, the others are
   // recomputed, a good third of a block's, and all pointwise work.
   const bool operators = selective && r.habits.selective_operators;
-  const double passes = (r.frozen_weights ? 2 : 3) + (operators ? 0.37 : full);
+  const double again = operators ? 0.37 : full;
   const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
   const Precision wide = std::min(r.precision, Precision::bf16);
 
@@ -117,23 +121,31 @@ StepCounts count_step(const PublishedRun& r) {
   c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
   const double peak = g.peak(r.precision);
   const double rate = g.reached(r.precision);
-  c.gemm_s = 2 * T * weights.dense() / r.tp * passes / rate;
+  const double trained = r.frozen_weights ? 0 : 1;
+  const auto products = [&](const PartCounts& part, double repeated) {
+    return samples * ((1 + repeated) * part.forward.products + part.backward.products -
+                      (1 - trained) * part.backward.weight_gradients);
+  };
+  const double expert_flops = samples * ((1 + again) * forward.experts + backward.experts -
+                                         (1 - trained) * backward.expert_weight_gradients);
+  c.gemm_s = products(net.block, again) / rate;
   // Roofline: a product's operands take as long as its arithmetic at sizes proportional to this.
   const double operand = r.precision == Precision::fp4 ? 0.5 : r.precision == Precision::fp8 ? 1 : bytes;
   const double arithmetic = rate * operand / g.memory_rate / kA100Arithmetic;
-  c.width = std::min(r.hidden, r.experts > 0 ? r.hidden : r.ffn) / r.tp / arithmetic;
+  c.width = forward.products / forward.per_width / arithmetic;
   c.tokens = T / arithmetic;
   c.expert_layers = experts.share;
-  c.expert_s = 2 * T * weights.active / r.tp * passes / rate;
+  c.expert_s = expert_flops / rate;
 
   const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
   // Flash kernels pad heads to 32, 64, 96 ...
   const double filled = flash ? std::ceil(r.head_dim / 32) * 32 / r.head_dim : 1;
-  const double score_flops = 4 * T * r.attended * q / r.tp * causal * filled;
-  // The flash backward recomputes the scores: 5 products instead of 2.
-  const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
-  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
+  const double attended = r.attended / r.seq;
+  // Plans have the fused backward, which recomputes the scores: 5 products instead of 2.
+  const double score_flops = flash ? filled * ((1 + full) * forward.attention + backward.attention)
+                                   : (3 + (selective ? 1 : full)) * forward.unmasked;
+  (flash ? c.attention_s : c.scores_s) = samples * attended * score_flops /
                                          (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
                                           : flash                                          ? g.peak(wide)
                                                                                            : g.reached(wide));
@@ -142,8 +154,7 @@ StepCounts count_step(const PublishedRun& r) {
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
-    const double scores =
-        r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (selective ? 1 : full));
+    const double scores = samples * forward.pairs * bytes * (3 + (selective ? 1 : full));
     (r.attention == AttentionKernel::unfused ? c.torch_s : c.fused_s) =
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
@@ -151,10 +162,11 @@ StepCounts count_step(const PublishedRun& r) {
   // Under autocast the stream is fp32; a hand-written collective copies its operand, and row-parallel
   // products add their bias after it.
   const double copies = r.tp > 1 && r.habits.own_collectives ? 8 * r.habits.tensor_traffic * 2 / 3 : 0;
-  const double stream = r.autocast ? 2 * 14 : 14;
-  c.pointwise_s = ((stream + copies) * T * r.hidden / spread + 6 * T * q / r.tp +
-                   (r.arch == Arch::llama ? 6 : 4) * T * weights.width / r.tp) *
-                  bytes * (operators ? 4 : 3 + full) / g.memory_rate;
+  const double extra = (copies + (r.autocast && r.arch != Arch::vit ? 14 : 0)) * T * r.hidden / spread * bytes;
+  const double repeated = operators ? 1 : full;
+  c.pointwise_s =
+      (samples * ((1 + repeated) * forward.bytes + backward.bytes) + kFused * (3 + repeated) * extra) /
+      g.memory_rate;
   // Two casts, square, mean, scale and weight pass 36 bytes of an element, a kernel 4; twice a layer.
   if (r.eager_norms) c.norms_s = 2 * (36 - 4) * T * r.hidden / spread * (3 + full) / g.memory_rate;
   c.compiled = r.compiled ? 1 : 0;
@@ -163,13 +175,10 @@ StepCounts count_step(const PublishedRun& r) {
 
   if (r.tp > 1) {
     const double together = std::min(r.tp, domain_of(r));
-    c.tp_calls = 4 + 2 * full;
+    c.tp_calls = (1 + full) * forward.reductions + backward.reductions;
     c.tp_overlapped = r.habits.overlaps_tensor && r.sequence_parallel;
-    // Half the calls are the feed-forward's: of experts, for all rows of the group, or none.
-    const double of_experts = experts.tp > 1 ? r.top_k : 0;
-    const double operands = 0.5 + 0.5 * (1 - experts.share + experts.share * of_experts);
-    c.tp_s = c.tp_calls * operands * r.habits.tensor_traffic *
-             ring_seconds(r, T * r.hidden * bytes, 2, r.tp, together, c.tp_far);
+    const double sent = samples * ((1 + full) * forward.reduced + backward.reduced);
+    c.tp_s = r.habits.tensor_traffic * ring_seconds(r, sent, 2, r.tp, together, c.tp_far);
     c.tp_hops = c.tp_far ? std::log2(r.tp / together) : 0;
   }
   if (r.cp > 1) {  // keys and values around the ring, forward and twice backward
@@ -181,17 +190,16 @@ StepCounts count_step(const PublishedRun& r) {
     c.expert_width = std::min(r.hidden, r.expert_ffn) / experts.tp / arithmetic;
     c.expert_rows = experts.rows / arithmetic;
     const double rows = experts.share * T * r.top_k / r.tp;  // sent by a rank, each to one expert
-    // Rows are sorted by expert and brought back, before and after the wires, forward and backward: 16
-    // passes.
-    c.expert_traffic_s = 16 * rows * r.hidden * bytes / g.memory_rate;
+    c.expert_traffic_s = samples * (forward.sorted + backward.sorted) / g.memory_rate;
     if (r.ep > 1) {  // dispatch and combine, forward and backward
       const double together = std::max(1.0, std::min(r.ep, domain_of(r) / experts.tp));
       c.ep_s = 4 * ring_seconds(r, rows * r.hidden * bytes, 1, r.ep, together, c.ep_far);
     }
   }
 
-  const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
-  const double head_s = head_flops / g.reached(wide) + T * r.vocab / r.tp * 16 / g.memory_rate;
+  const double head_flops = products(net.last, 0);
+  const double head_bytes = samples * (net.last.forward.bytes + net.last.backward.bytes);
+  const double head_s = head_flops / g.reached(wide) + head_bytes / g.memory_rate;
   // The last stage has the vocabulary; if it holds fewer layers, others are as busy.
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;
@@ -203,7 +211,8 @@ StepCounts count_step(const PublishedRun& r) {
 
   const OwnParameters own = own_parameters(r);
   const double stage_parameters =
-      c.layers * own.dense + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+      c.layers * own.dense +
+      (r.pp > 1 ? std::max(net.first.dense, net.last.dense + net.tied) : net.first.dense + net.last.dense);
   const double stage_experts = c.layers * own.experts;
   // Ranks of a data-parallel group on one node.
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
@@ -269,9 +278,8 @@ StepCounts count_step(const PublishedRun& r) {
   c.optimizer_s =
       r.frozen_weights ? 0 : (stage_parameters / shards + stage_experts / expert_shards) * 30 / g.memory_rate;
   c.gpu_doublings = std::log2(r.gpus);
-  c.ceiling_s =
-      (2 * T * (weights.dense() + weights.active) / r.tp * passes * r.layers / r.pp + head_flops / r.pp) /
-      peak * c.micro_batches;
+  c.ceiling_s = ((products(net.block, again) + expert_flops) * r.layers / r.pp + head_flops / r.pp) / peak *
+                c.micro_batches;
   return c;
 }
 

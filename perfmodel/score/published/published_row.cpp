@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 #include "perfmodel/score/counts/net_counts.h"
 #include "perfmodel/score/published/row_checks.h"
@@ -92,14 +93,14 @@ void read_latent_attention(const CsvRow& row, PublishedRun& r) {
 /// first three or Llama 4's every second layer differ by more.
 double dense_layers_for(PublishedRun r, double parameters) {
   constexpr double kLabel = 0.03;
-  if (std::abs(net_parameters(r) / parameters - 1) < kLabel) return 0;
-  const auto distance = [&](double layers) {
+  const auto with = [&](double layers) {
     r.dense_layers = layers;
-    return std::abs(net_parameters(r) / parameters - 1);
+    return net_parameters(r);
   };
-  double best = 0;
-  for (double n = 1; n < r.layers; ++n)
-    if (distance(n) < distance(best)) best = n;
+  const double none = with(0), each = none - with(1);
+  const auto distance = [&](double layers) { return std::abs((none - layers * each) / parameters - 1); };
+  if (distance(0) < kLabel) return 0;
+  const double best = std::clamp(std::round((none - parameters) / each), 0.0, r.layers - 1);
   return distance(best) < kLabel ? best : 0;
 }
 
@@ -266,6 +267,15 @@ const ChipSpec* chip_of_row(const CsvRow& row, const Surroundings* own) {
   return own ? own->chip : chip;
 }
 
+/// Its work is counted from a plan.
+void refuse_unplanned(const PublishedRun& r) {
+  try {
+    count_net(r);
+  } catch (const ConfigError& e) {
+    throw Refused("no plan has its net and cut", e.what());
+  }
+}
+
 }  // namespace
 
 PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroundings* own) {
@@ -292,6 +302,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   read_net(row, r);
   read_layout(row, r);
   read_policy(row, r);
+  refuse_unplanned(r);
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);
   if (r.memory_gb < 0) throw Refused("memory_gb is below 0");

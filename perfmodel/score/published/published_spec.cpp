@@ -27,13 +27,25 @@ Amp amp_of(Precision p) {
 
 }  // namespace
 
-RunSpec spec_of(const PublishedRun& p) {
-  RunSpec s;
-  if (p.arch == Arch::vit)
-    throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
-  if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
-  s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
-  WordsSpec& net = *s.net.words();
+namespace {
+
+NetSpec image_net_of(const PublishedRun& p) {
+  VitSpec net;
+  net.embed_dim = std::llround(p.hidden);
+  net.depth = std::llround(p.layers);
+  net.num_heads = std::llround(p.heads);
+  net.mlp_ratio = std::llround(p.ffn / p.hidden);
+  net.img_height = net.patch_size;  // one row of patches: its blocks are those of any image
+  net.img_width = net.patch_size * std::llround(p.seq);
+  return NetSpec(net);
+}
+
+}  // namespace
+
+NetSpec net_of(const PublishedRun& p) {
+  if (p.arch == Arch::vit) return image_net_of(p);
+  NetSpec whole = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
+  WordsSpec& net = *whole.words();
   net.embed_dim = std::llround(p.hidden);
   net.depth = std::llround(p.layers);
   net.num_heads = std::llround(p.heads);
@@ -42,12 +54,12 @@ RunSpec spec_of(const PublishedRun& p) {
   net.seq_length = std::llround(p.seq);
   net.vocab_size = std::llround(p.vocab);
   if (p.arch == Arch::llama) {
-    LlamaSpec& llama = s.net.llama();
+    LlamaSpec& llama = whole.llama();
     llama.latent = p.latent;
     if (!p.latent.any() && p.head_dim * p.heads != p.hidden) llama.head_dim = std::llround(p.head_dim);
   }
   if (p.experts > 0) {
-    ExpertsSpec& experts = s.net.llama().experts;
+    ExpertsSpec& experts = whole.llama().experts;
     experts.num_experts = std::llround(p.experts);
     experts.num_experts_per_tok = std::llround(p.top_k);
     experts.expert_ffn_dim = std::llround(p.expert_ffn);
@@ -55,6 +67,15 @@ RunSpec spec_of(const PublishedRun& p) {
     experts.first_k_dense_replace = std::llround(p.dense_layers);
     if (p.dense_layers == 0) net.ffn_dim = 0;  // all blocks have experts
   }
+  return whole;
+}
+
+RunSpec spec_of(const PublishedRun& p) {
+  RunSpec s;
+  if (p.arch == Arch::vit)
+    throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
+  if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
+  s.net = net_of(p);
   s.train.global_batch = std::llround(p.global_batch);
   s.layout.dp = std::llround(p.dp);
   s.layout.tp = std::llround(p.tp);

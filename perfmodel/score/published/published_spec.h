@@ -13,6 +13,8 @@
 
 namespace isobar::perf {
 
+/// Its net; of a ViT whose images the run does not say, one of as many patches.
+NetSpec net_of(const PublishedRun& run);
 RunSpec spec_of(const PublishedRun& run);
 /// Puts it into one campaign with the runs of run_of().
 void as_asked(PublishedRun& run);

@@ -22,13 +22,6 @@ std::array<std::string, 3> keys_of(const PublishedRun& r) {
 
 }  // namespace
 
-double model_flops(const PublishedRun& r) {
-  const BlockWeights block = block_weights(r);
-  const double tokens = r.global_batch * r.seq, weights = block.dense() + block.active;
-  const double attention = 2 * r.attended * r.heads * r.head_dim * (r.arch == Arch::vit ? 1 : 0.5);
-  return (r.frozen_weights ? 4 : 6) * tokens * (r.layers * (weights + attention) + r.hidden * r.vocab);
-}
-
 ConstantMfu::ConstantMfu(const Samples& others) {
   std::map<std::string, std::map<std::string, std::vector<double>>> said;  // key -> campaign
   for (const Sample* s : others)

@@ -11,9 +11,6 @@
 
 namespace isobar::perf {
 
-/// FLOPs of a step without recomputation: products, causal attention, the vocabulary.
-double model_flops(const PublishedRun& run);
-
 class ConstantMfu {
  public:
   ConstantMfu() = default;

@@ -60,7 +60,9 @@ TEST(StepModel, CountsTheFlopsOfNarayanan2021) {
     r.attention = AttentionKernel::unfused;
     const StepCounts c = count_step(r);
     const double rate = r.gpu->reached(Precision::bf16), tokens = r.micro_batch * r.seq;
-    const double head = c.vocabulary_s - tokens * r.vocab * 16 / r.gpu->memory_rate;
+    const PartCounts& last = count_net(r).last;
+    const double head =
+        c.vocabulary_s - r.micro_batch * (last.forward.bytes + last.backward.bytes) / r.gpu->memory_rate;
     const double counted = (r.layers * (c.gemm_s + c.scores_s) + head) * rate;
     const double h = r.hidden, L = r.layers;
     const double formula = 96 * tokens * L * h * h * (1 + r.seq / (6 * h) + r.vocab / (16 * L * h));
@@ -104,7 +106,7 @@ TEST(MemoryModel, EightBitProductsKeepTheirOperandsInEightBits) {
                 1e-9 * wide.stream);
     EXPECT_NEAR(eight.attention - wide.attention, tokens * r.heads * r.head_dim / r.tp,
                 1e-9 * wide.attention);
-    EXPECT_NEAR(wide.ffn - eight.ffn, tokens * block_weights(r).width / r.tp, 1e-9 * wide.ffn);
+    EXPECT_NEAR(wide.ffn - eight.ffn, tokens * r.ffn / r.tp, 1e-9 * wide.ffn);
   }
   EXPECT_GT(compared, 20);
 }
