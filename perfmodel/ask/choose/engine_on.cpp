@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
 constexpr size_t kAxes = 200;       // (dp, tp, cp, pp, ep) among them: the search's bound leaves out the rest
 
-SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
+SearchSpace space_of(const LayoutQuestion& q, const NetSpec& net, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
   space.workers = {};  // another engine's reading is part of its rate
@@ -27,6 +27,10 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   const auto ulysses = static_cast<int64_t>(CpKind::ulysses);  // priced of our own engine alone
   space.keep.add({LayoutAxis::cp_kind, ulysses, ulysses, true, "no ulysses", true});
   if (e) keep_to(*e, space);
+  if (is_asked_whole(net))
+    for (const LayoutAxis axis : {LayoutAxis::cp, LayoutAxis::pp})
+      if (!space.keep.only(axis))
+        space.keep.add({axis, 1, 1, false, "other engines have no cp and pp of " + net.kind(), true});
   return space;
 }
 
@@ -159,7 +163,7 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
-  const SearchSpace space = space_of(q, parts_->engine);
+  const SearchSpace space = space_of(q, spec.net, parts_->engine);
   std::shared_ptr<SectionCache>& sections = parts_->sections;
   if (!sections) sections = LayoutModel(spec, parts_->machine).sections();
   found = search(spec, parts_->machine,

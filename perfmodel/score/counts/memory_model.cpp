@@ -79,7 +79,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
       layers -= first || last ? 1 : 0;
     else if (last && r.pp > 1)
       layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
-    if (r.habits.fully_sharded && r.zero >= 2) {
+    if (r.habits.fully_sharded && r.zero >= 2 && !r.asked) {
       const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), first, last});
       s.whole = m.states + m.reserved;
       continue;
@@ -115,16 +115,24 @@ MemoryCounts count_memory(const PublishedRun& r) {
       s.ffn = T * f * 2 * scale / r.tp;
     }
     if (r.attention == AttentionKernel::unfused || r.attention == AttentionKernel::fused_softmax) {
-      s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
+      const NetCounts& n = count_net(r);
+      s.scores = 5 * r.micro_batch / r.cp / n.samples * n.block.forward.pairs * scale;
       s.scores_again = r.recompute == Recompute::selective;
     }
-    if (r.autocast) {  // by operand, as autograd keeps them, without prices
+    s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
+    if (r.asked) {
+      const NetCounts& n = count_net(r);
+      const double samples = r.micro_batch / n.samples;
+      s.exact = samples * n.block.saved;
+      s.known += samples * (n.first.saved + n.last.saved);
+      s.stream = s.attention = s.ffn = 0;
+      s.checkpoint = full ? samples * n.block.entering : 0;
+    } else if (r.autocast) {  // by operand, as autograd keeps them, without prices
       s.exact = s.stream + s.attention + s.ffn;
       s.stream = s.attention = s.ffn = 0;
     }
     s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
     s.recomputed = r.recomputed;
-    s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
     if (known.stage_copies && r.pp > 1) s.checkpoint *= 1 + 2 / layers;
     // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
     s.logits = last ? 4 * T * r.vocab / r.tp * (r.eager_loss ? 3 : 1) : 0;

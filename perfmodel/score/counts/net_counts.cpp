@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "perfmodel/layouts/sections.h"
 #include "perfmodel/layouts/stage_kinds.h"
@@ -17,30 +20,36 @@ namespace {
 
 using plan::OpKind;
 
-void add_product(const SectionOp& op, double times, PassCounts& to) {
-  const double flops = times * op.one.work.flops;
-  const bool grouped = op.one.kind == OpKind::grouped_gemm;
+void add_product(const OpShape& op, bool weight, double times, PassCounts& to) {
+  const double flops = times * op.work.flops;
+  const bool grouped = op.kind == OpKind::grouped_gemm;
   (grouped ? to.experts : to.products) += flops;
-  if (op.weight) (grouped ? to.expert_weight_gradients : to.weight_gradients) += flops;
-  if (!grouped) to.per_width += flops / std::min(op.one.n, op.one.k);
+  if (weight) (grouped ? to.expert_weight_gradients : to.weight_gradients) += flops;
+  if (grouped) return;
+  to.per_width += flops / std::min(op.n, op.k);
+  to.per_row += flops / op.m;
 }
 
 void add_attention(const OpShape& op, double times, PassCounts& to) {
-  const double pairs = op.batch * op.heads * op.tq * op.tk;
-  to.attention += times * op.work.flops;
+  constexpr double kLanes = 32;  // flash kernels pad heads to a multiple
+  const double flops = times * op.work.flops, pairs = op.batch * op.heads * op.tq * op.tk;
+  to.attention += flops;
+  to.padded += flops * std::ceil(op.d / kLanes) * kLanes / op.d;
+  to.scores += times * op.work.vector_flops;
+  to.queries += times * op.batch * op.heads * op.tq;
   to.pairs += times * pairs;
-  to.unmasked += times * op.work.flops * pairs / op.work.vector_flops;
+  to.unmasked += flops * pairs / op.work.vector_flops;
 }
 
-void add_op(const SectionOp& op, double times, PassCounts& to) {
-  const OpShape& s = op.one;
+void add_op(const SectionOp& op, const OpShape& s, double times, PassCounts& to) {
   if (op.lane == plan::Lane::tp && (s.kind == OpKind::all_reduce || s.kind == OpKind::reduce_scatter)) {
     to.reductions += times;  // a scatter together with the gather before it
     to.reduced += times * s.bytes;
   }
   if (op.lane != plan::Lane::compute) return;
+  to.launches += times;
   if (s.price == plan::PriceClass::product)
-    add_product(op, times, to);
+    add_product(s, op.weight, times, to);
   else if (s.price == plan::PriceClass::attention || s.price == plan::PriceClass::attention_backward)
     add_attention(s, times, to);
   else
@@ -48,24 +57,45 @@ void add_op(const SectionOp& op, double times, PassCounts& to) {
         times * s.work.bytes();
 }
 
-void add_part(const PartSections& part, double times, PartCounts& to) {
-  for (const SectionOp& op : part.forward) add_op(op, times, to.forward);
-  for (const SectionOp& op : part.backward) add_op(op, times, to.backward);
-  to.experts += times * part.parameters.expert;
-  to.dense += times * (part.parameters.all() - part.parameters.expert);
+/// Of `samples` samples: all counts are linear between the sections' two plans.
+void add_part(const NetSections& n, int32_t part, double samples, double times, PartCounts& to) {
+  const PartSections& p = n.parts[static_cast<size_t>(part)];
+  const double x = (samples - n.one) / (n.two - n.one);
+  const auto add = [&](const Section& section, PassCounts& pass) {
+    for (const SectionOp& op : section) {
+      add_op(op, op.one, times * (1 - x), pass);
+      add_op(op, op.two, times * x, pass);
+    }
+  };
+  add(p.forward, to.forward);
+  add(p.backward, to.backward);
+  to.saved += times * p.saved.at(samples);
+  to.experts += times * p.parameters.expert;
+  to.dense += times * (p.parameters.all() - p.parameters.expert);
 }
 
-NetCounts counts_of(const RunSpec& spec, const SectionKey& cut) {
+/// Bytes of the streams that the first of these equal parts receives.
+double entering_of(const NetSections& sections, const NetParts& parts, int32_t part, double samples) {
+  for (size_t i = 1; i < parts.part.size(); ++i)
+    if (parts.part[i] == part) return sections.crossing[static_cast<size_t>(parts.cut_like[i])].at(samples);
+  return 0;
+}
+
+NetCounts counts_of(const RunSpec& spec, const SectionKey& cut, double samples) {
   SectionCache cache(spec);
   const NetSections& sections = cache.of(cut);
   const NetParts parts(spec.net);
   NetCounts n;
+  n.samples = samples;
   n.tied = sections.tied;
-  add_part(sections.parts[parts.part.front()], 1, n.first);
-  add_part(sections.parts[parts.part.back()], 1, n.last);
-  for (const PartCount& c : parts.counts)
-    if (c.inner > 0)
-      add_part(sections.parts[c.part], c.inner / static_cast<double>(spec.net.blocks()), n.block);
+  add_part(sections, parts.part.front(), samples, 1, n.first);
+  add_part(sections, parts.part.back(), samples, 1, n.last);
+  const auto blocks = static_cast<double>(std::max<int64_t>(1, spec.net.blocks()));
+  for (const PartCount& c : parts.counts) {
+    if (c.inner == 0) continue;
+    add_part(sections, c.part, samples, c.inner / blocks, n.block);
+    n.block.entering += c.inner / blocks * entering_of(sections, parts, c.part, samples);
+  }
   return n;
 }
 
@@ -75,9 +105,15 @@ struct Cut {
   bool sequence_parallel = false;
 };
 
+/// Work that rows describe is proportional to samples; some nets have constant work, as of a graph's edges.
+double samples_of(const PublishedRun& r) {
+  return r.asked ? r.micro_batch : 1;
+}
+
 /// All that counts depend on.
-using NetKey = std::array<double, 22>;
-NetKey key_of(const PublishedRun& r, const Cut& cut) {
+using NetNumbers = std::array<double, 23>;
+using NetKey = std::pair<NetNumbers, std::string>;
+NetNumbers numbers_of(const PublishedRun& r, const Cut& cut) {
   const auto real = [](auto n) { return static_cast<double>(n); };
   return {real(r.arch),
           r.layers,
@@ -100,31 +136,32 @@ NetKey key_of(const PublishedRun& r, const Cut& cut) {
           cut.tp,
           cut.ep,
           real(cut.sequence_parallel),
+          samples_of(r),
           real(r.precision <= Precision::tf32)};
 }
 
 struct HashOfKey {
   size_t operator()(const NetKey& key) const {
-    size_t hash = 0;
-    for (const double x : key) hash = hash * 0x9e3779b97f4a7c15 + std::hash<double>()(x);
+    size_t hash = std::hash<std::string>()(key.second);
+    for (const double x : key.first) hash = hash * 0x9e3779b97f4a7c15 + std::hash<double>()(x);
     return hash;
   }
 };
 
 NetCounts planned(const PublishedRun& r, const Cut& cut) {
-  RunSpec spec;
-  spec.net = net_of(r);
+  RunSpec spec = r.asked ? r.asked->spec : RunSpec{};
+  if (!r.asked) spec.net = net_of(r);
   spec.policy.amp = r.precision <= Precision::tf32 ? Amp::none : Amp::bf16;
   spec.policy.attention = AttentionKind::flash;
-  return counts_of(
-      spec,
-      {.tp = std::llround(cut.tp), .sequence_parallel = cut.sequence_parallel, .ep = std::llround(cut.ep)});
+  const SectionKey key{
+      .tp = std::llround(cut.tp), .sequence_parallel = cut.sequence_parallel, .ep = std::llround(cut.ep)};
+  return counts_of(spec, key, samples_of(r));
 }
 
 const NetCounts& count_cut(const PublishedRun& r, const Cut& cut) {
   static std::shared_mutex mutex;
   static std::unordered_map<NetKey, std::unique_ptr<const NetCounts>, HashOfKey> known;
-  const NetKey key = key_of(r, cut);
+  const NetKey key{numbers_of(r, cut), r.asked ? r.asked->text : ""};
   {
     const std::shared_lock lock(mutex);
     if (const auto n = known.find(key); n != known.end()) return *n->second;
@@ -161,6 +198,11 @@ double feed_forward_width(const PublishedRun& r) {
   return (1 - moe) * r.ffn + moe * (r.shared_experts + r.top_k) * r.expert_ffn;
 }
 
+double net_parameters(const PublishedRun& r) {
+  const NetCounts& n = count_cut(r, {});
+  return n.first.dense + r.layers * n.block.dense + n.last.dense;
+}
+
 namespace {
 
 double flops_of(const PassCounts& p, bool masked) {
@@ -169,22 +211,18 @@ double flops_of(const PassCounts& p, bool masked) {
 
 }  // namespace
 
-double net_parameters(const PublishedRun& r) {
-  const NetCounts& n = count_cut(r, {});
-  return n.first.dense + r.layers * n.block.dense + n.last.dense;
-}
-
 double model_flops(const PublishedRun& r) {
   const NetCounts& n = count_cut(r, {});
   PassCounts block = n.block.forward;
   block.attention *= r.attended / r.seq;
-  return (r.frozen_weights ? 2 : 3) * r.global_batch *
+  return (r.frozen_weights ? 2 : 3) * r.global_batch / n.samples *
          (r.layers * flops_of(block, true) + flops_of(n.last.forward, true));
 }
 
 double logged_flops(const PublishedRun& r) {
   const NetCounts& n = count_cut(r, {});
-  return 3 * r.global_batch * (r.layers * flops_of(n.block.forward, false) + flops_of(n.last.forward, false));
+  return 3 * r.global_batch / n.samples *
+         (r.layers * flops_of(n.block.forward, false) + flops_of(n.last.forward, false));
 }
 
 }  // namespace isobar::perf

@@ -12,23 +12,27 @@
 
 namespace isobar::perf {
 
-/// One pass of a sample on a rank.
+/// One pass on a rank.
 struct PassCounts {
   double products = 0, weight_gradients = 0;        // FLOPs of dense products; those of them
   double experts = 0, expert_weight_gradients = 0;  // of grouped products, likewise
   double attention = 0;                             // FLOPs, without what a mask hides
+  double padded = 0;                                // the same with heads padded to 32, 64, 96 ...
+  double scores = 0, queries = 0;                   // pairs that no mask hides, of all heads; their queries
   double pairs = 0, unmasked = 0;      // queries times keys, of all heads; FLOPs with all of them
-  double per_width = 0;                // FLOPs of dense products over their narrower matrix side
+  double per_width = 0, per_row = 0;   // FLOPs of dense products over their narrower matrix side, and rows
   double bytes = 0;                    // operands of all other ops, each once
   double sorted = 0;                   // of rows sorted by expert and back
   double reductions = 0, reduced = 0;  // over tensor-parallel ranks, and their bytes
+  double launches = 0;                 // ops
 };
 struct PartCounts {
   PassCounts forward, backward;
-  double dense = 0, experts = 0;  // parameters on a rank; of experts that `ep` divides
-  double parameters() const { return dense + experts; }
+  double dense = 0, experts = 0;   // parameters on a rank; of experts that `ep` divides
+  double saved = 0, entering = 0;  // bytes that Isobar's engine saves for the backward pass; and its input's
 };
 struct NetCounts {
+  double samples = 1;             // in which the passes' FLOPs and bytes are
   PartCounts first, block, last;  // block: the mean of all
   double tied = 0;                // parameters of the first that the last also reads
 };

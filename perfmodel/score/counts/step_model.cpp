@@ -44,6 +44,8 @@ constexpr double kA100Arithmetic = 248;  // FLOP while a byte is read, in bf16: 
 
 constexpr double kFused = 0.4;  // bytes that kernels of plans move relative to one kernel an operation
 
+constexpr double kOpsOfBlock = 26;  // of a Llama's, by which launches are priced
+
 constexpr double kSharp = 4;  // sharpness of the maximum of two concurrent activities
 double longer(double a, double b) {
   if (b <= 0) return a;
@@ -105,7 +107,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double kv = r.kv_heads * r.head_dim;
   const NetCounts& net = count_net(r);
   const PassCounts &forward = net.block.forward, &backward = net.block.backward;
-  const double samples = r.micro_batch / r.cp;
+  const double samples = r.micro_batch / r.cp / net.samples;
   const PlacedExperts experts = experts_of(r);
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
@@ -133,23 +135,22 @@ StepCounts count_step(const PublishedRun& r) {
   const double operand = r.precision == Precision::fp4 ? 0.5 : r.precision == Precision::fp8 ? 1 : bytes;
   const double arithmetic = rate * operand / g.memory_rate / kA100Arithmetic;
   c.width = forward.products / forward.per_width / arithmetic;
-  c.tokens = T / arithmetic;
+  c.tokens = samples * forward.products / forward.per_row / arithmetic;
   c.expert_layers = experts.share;
   c.expert_s = expert_flops / rate;
 
   const bool flash = is_fused(r.attention);
-  const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
-  // Flash kernels pad heads to 32, 64, 96 ...
-  const double filled = flash ? std::ceil(r.head_dim / 32) * 32 / r.head_dim : 1;
   const double attended = r.attended / r.seq;
   // Plans have the fused backward, which recomputes the scores: 5 products instead of 2.
-  const double score_flops = flash ? filled * ((1 + full) * forward.attention + backward.attention)
-                                   : (3 + (selective ? 1 : full)) * forward.unmasked;
+  const double score_flops =
+      flash ? (1 + full) * forward.padded + backward.padded : (3 + (selective ? 1 : full)) * forward.unmasked;
   (flash ? c.attention_s : c.scores_s) = samples * attended * score_flops /
                                          (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
                                           : flash                                          ? g.peak(wide)
                                                                                            : g.reached(wide));
-  c.keys = r.attended / r.cp * causal;
+  // Flash kernels skip what a mask hides.
+  if (forward.queries > 0)
+    c.keys = (flash ? forward.scores : forward.pairs) / forward.queries * attended / r.cp;
   c.usable = usable_by_flash(r);
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
@@ -162,7 +163,7 @@ StepCounts count_step(const PublishedRun& r) {
   // Under autocast the stream is fp32; a hand-written collective copies its operand, and row-parallel
   // products add their bias after it.
   const double copies = r.tp > 1 && r.habits.own_collectives ? 8 * r.habits.tensor_traffic * 2 / 3 : 0;
-  const double extra = (copies + (r.autocast && r.arch != Arch::vit ? 14 : 0)) * T * r.hidden / spread * bytes;
+  const double extra = (copies + (r.autocast && is_of_words(r) ? 14 : 0)) * T * r.hidden / spread * bytes;
   const double repeated = operators ? 1 : full;
   c.pointwise_s =
       (samples * ((1 + repeated) * forward.bytes + backward.bytes) + kFused * (3 + repeated) * extra) /
@@ -171,6 +172,7 @@ StepCounts count_step(const PublishedRun& r) {
   if (r.eager_norms) c.norms_s = 2 * (36 - 4) * T * r.hidden / spread * (3 + full) / g.memory_rate;
   c.compiled = r.compiled ? 1 : 0;
   c.launches = (operators ? 4 : 3 + full) / 3.0;
+  if (r.asked) c.launches *= (forward.launches + backward.launches) / kOpsOfBlock;
   c.peers = r.pp > 1 ? r.tp - 1 : 0;
 
   if (r.tp > 1) {
@@ -197,9 +199,18 @@ StepCounts count_step(const PublishedRun& r) {
     }
   }
 
-  const double head_flops = products(net.last, 0);
-  const double head_bytes = samples * (net.last.forward.bytes + net.last.backward.bytes);
-  const double head_s = head_flops / g.reached(wide) + head_bytes / g.memory_rate;
+  const PartCounts no_first;
+  const PartCounts& first = r.pp > 1 ? no_first : net.first;  // on another stage
+  const auto attention = [&](const PartCounts& part) {
+    return samples * (part.forward.padded + part.backward.padded);
+  };
+  const double head_flops = products(first, 0) + products(net.last, 0);
+  const auto bytes_of = [&](const PartCounts& part) {
+    return samples * (part.forward.bytes + part.backward.bytes);
+  };
+  const double head_s = head_flops / g.reached(wide) +
+                        (attention(first) + attention(net.last)) / g.peak(wide) +
+                        (bytes_of(first) + bytes_of(net.last)) / g.memory_rate;
   // The last stage has the vocabulary; if it holds fewer layers, others are as busy.
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;

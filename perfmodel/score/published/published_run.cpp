@@ -93,6 +93,10 @@ const std::vector<std::string> kKnown = {"layers",
 
 }  // namespace
 
+bool is_of_words(const PublishedRun& r) {
+  return r.arch == Arch::gpt || r.arch == Arch::llama;
+}
+
 std::string PublishedRun::layout() const {
   char s[96];
   std::snprintf(s, sizeof s, "dp%g tp%g cp%g pp%g v%g", dp, tp, cp, pp, vpp);

@@ -8,6 +8,7 @@
 // is refused as a whole.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,7 +21,12 @@
 
 namespace isobar::perf {
 
-enum class Arch { gpt, llama, vit };
+struct AskedNet;  // published_spec.h
+
+enum class Arch { gpt, llama, vit, other };
+struct PublishedRun;
+/// True for language nets, whose residual stream plans keep in 2 bytes.
+bool is_of_words(const PublishedRun& run);
 /// memory_efficient: PyTorch's scaled_dot_product_attention for types without flash kernels (fp32): no scores
 /// in memory either, products of fp32 accuracy.
 enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, flash2 };
@@ -51,7 +57,8 @@ struct PublishedRun {
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   double shared_experts = 0;                      // that every token passes
   double dense_layers = 0;                        // of a net of experts
-  LatentSpec latent;  // attention, if any; head_dim is then the mean of both products'
+  LatentSpec latent;                      // attention, if any; head_dim is then the mean of both products'
+  std::shared_ptr<const AskedNet> asked;  // of Arch::other, of which the figures above are rough
   // where and how
   const ChipSpec* gpu = nullptr;
   Precision precision = Precision::bf16;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/nets/layout/legal_layout.h"
@@ -153,9 +154,32 @@ void take_experts(const LlamaSpec& net, PublishedRun& r) {
 
 }  // namespace
 
+namespace {
+
+/// A net that is counted whole: closed forms of pipelines and of rings of keys need equal blocks.
+void ask_whole(const RunSpec& s, PublishedRun& r) {
+  const std::string kind = "of '" + s.net.kind() + "' is priced of Isobar's own engine alone";
+  if (s.net.recorded()) refuse(s, "net.kind", kind, "leave --engine out, or name pytorch");
+  if (s.layout.pp > 1) refuse(s, "layout.pp", kind, "set it to 1, or leave --engine out");
+  if (s.layout.cp > 1) refuse(s, "layout.cp", kind, "set it to 1, or leave --engine out");
+  if (s.train.rollout > 1) refuse(s, "train.rollout", kind, "set it to 1, or leave --engine out");
+  r.arch = Arch::other;
+  nlohmann::json text = to_json(s);
+  r.asked = std::make_shared<AskedNet>(AskedNet{s, text["net"].dump() + text["data"].dump()});
+}
+
+}  // namespace
+
+bool is_asked_whole(const NetSpec& net) {
+  return net.kind() != VitSpec::kKind && !net.words();
+}
+
 void as_asked(PublishedRun& r) {
   r.source = r.campaign = r.section = "asked";
-  r.model = r.arch == Arch::vit ? "vit" : r.arch == Arch::llama ? "llama" : "gpt";
+  r.model = r.arch == Arch::vit     ? "vit"
+            : r.arch == Arch::llama ? "llama"
+            : r.arch == Arch::gpt   ? "gpt"
+                                    : "another net";
 }
 
 PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& chip, const Habits& habits) {
@@ -173,10 +197,8 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
     r.ffn = static_cast<double>(words->hidden());
     r.vocab = static_cast<double>(words->vocab_size);
     if (r.arch == Arch::llama && s.net.llama().has_experts()) take_experts(s.net.llama(), r);
-  } else {
-    refuse(s, "net.kind", "'" + s.net.kind() + "' is priced of Isobar's own engine alone",
-           "leave --engine out, or predict a vit, gpt or llama");
   }
+  if (is_asked_whole(s.net)) ask_whole(s, r);
   as_asked(r);
   r.layers = static_cast<double>(s.net.blocks());
   r.hidden = static_cast<double>(s.net.width());

@@ -41,9 +41,7 @@ double parameters_of(const PublishedRun& r) {
 }
 
 double likeness_of_nets(const PublishedRun& a, const PublishedRun& b) {
-  const double kind = a.arch == b.arch                                 ? 1
-                      : (a.arch == Arch::vit) != (b.arch == Arch::vit) ? kNoWords
-                                                                       : kOtherArch;
+  const double kind = a.arch == b.arch ? 1 : is_of_words(a) != is_of_words(b) ? kNoWords : kOtherArch;
   return kind * likeness_of(parameters_of(a), parameters_of(b), kNetOctaves);
 }
 
@@ -84,7 +82,7 @@ std::string schedule_of(const PublishedRun& r) {
 
 /// The value that a run has of a column, as choices_of() names it; "": it says nothing of it.
 std::string value_of(const PublishedRun& r, const std::string& column) {
-  if (column == "flash_attention") return r.arch == Arch::vit ? "" : word_of(r.attention);
+  if (column == "flash_attention") return is_of_words(r) ? word_of(r.attention) : "";
   if (column == "sequence_parallel") return r.tp <= 1 ? "" : r.sequence_parallel ? "y" : "n";
   if (column == "zero_stage")
     return r.dp <= 1 ? "" : r.zero <= 0 ? "0" : std::to_string(static_cast<int>(r.zero));

@@ -60,9 +60,10 @@ TEST(StepModel, CountsTheFlopsOfNarayanan2021) {
     r.attention = AttentionKernel::unfused;
     const StepCounts c = count_step(r);
     const double rate = r.gpu->reached(Precision::bf16), tokens = r.micro_batch * r.seq;
-    const PartCounts& last = count_net(r).last;
-    const double head =
-        c.vocabulary_s - r.micro_batch * (last.forward.bytes + last.backward.bytes) / r.gpu->memory_rate;
+    const NetCounts& n = count_net(r);
+    const double bytes =
+        n.first.forward.bytes + n.first.backward.bytes + n.last.forward.bytes + n.last.backward.bytes;
+    const double head = c.vocabulary_s - r.micro_batch * bytes / r.gpu->memory_rate;
     const double counted = (r.layers * (c.gemm_s + c.scores_s) + head) * rate;
     const double h = r.hidden, L = r.layers;
     const double formula = 96 * tokens * L * h * h * (1 + r.seq / (6 * h) + r.vocab / (16 * L * h));
