@@ -69,6 +69,7 @@ Packing packing_of(const CfFile& file, const CfVariable& v) {
   if (is_unsigned == "true" || is_unsigned == "True")
     throw ArrayError("variable '" + v.name + "' is a signed type marked _Unsigned",
                      "convert it: ncap2, or xarray's to_netcdf");
+  file.numbers(v, "_FillValue", 1);  // throws for one that is no number
   Packing p;
   p.scale = file.number(v, "scale_factor").value_or(1);
   p.offset = file.number(v, "add_offset").value_or(0);

@@ -1,9 +1,11 @@
 // Zarr written by zarr-python (tests/fixtures/make_zarr.py): every codec, both versions, in a directory and
 // in a zip; truncated and missing chunks.
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
 #include <zip.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -162,6 +164,55 @@ TEST(Zarr, AChunkThatIsNotThereIsFillValue) {
   packed[0]->read_with_gaps(1, packed[0]->info().shape, gaps.data());
   EXPECT_TRUE(std::isnan(gaps[0]));
   EXPECT_EQ(gaps[8], static_cast<float>((kPlane + 8) % 1000 * 0.5 + 10));
+}
+
+std::string base64_of(double x) {  // as xarray writes _FillValue in Zarr 3, whatever the array holds
+  unsigned char bytes[8], text[16] = {};
+  std::memcpy(bytes, &x, sizeof x);
+  EVP_EncodeBlock(text, bytes, sizeof bytes);
+  return reinterpret_cast<const char*>(text);
+}
+
+TEST(Zarr, TheFillValueOfXarrayInVersion3IsADouble) {
+  const TempDir dir;
+  const std::string store = fixture_in(dir, 3);
+  const int64_t hole = random_int(0, kPlane - 1), seed = 0, step = 1;
+  const auto with = [&](const nlohmann::json& fill) {
+    const std::string about = store + "/raw/zarr.json";
+    nlohmann::json j = nlohmann::json::parse(read_file(about));
+    j["attributes"]["_FillValue"] = fill;
+    std::ofstream(about) << j;
+    nlohmann::json root = nlohmann::json::parse(read_file(store + "/zarr.json"));
+    root.erase("consolidated_metadata");
+    std::ofstream(store + "/zarr.json") << root;
+  };
+  const auto missing = [&] {
+    const data::FieldFiles files = data::open_fields(store, "data.train", {"raw"});
+    std::vector<float> got(static_cast<size_t>(files.at(0)->info().shape.size()));
+    files[0]->read_with_gaps(step, files[0]->info().shape, got.data());
+    int64_t n = 0;
+    for (int64_t i = 0; i < kLevels * kPlane; ++i) {
+      const float want = value_of(seed, step * kLevels * kPlane + i);
+      if (std::isnan(got[i]))
+        ++n;
+      else
+        EXPECT_EQ(got[i], want);
+    }
+    EXPECT_TRUE(n == 0 || std::isnan(got[hole]));
+    return n;
+  };
+  const auto at_hole = static_cast<double>(value_of(seed, step * kLevels * kPlane + hole));
+  with(base64_of(at_hole));
+  EXPECT_GE(missing(), 1);
+  with(at_hole);
+  EXPECT_GE(missing(), 1);
+  with(base64_of(std::nan("")));  // its first half is 0, which is a value
+  damage(store + "/raw/c/1/0/0/0", [](std::string& s) { std::memset(s.data(), 0, 4); });
+  const data::FieldFiles files = data::open_fields(store, "data.train", {"raw"});
+  EXPECT_EQ(step_of(*files.at(0), 1)[0], 0.0f);
+  with("-999 K");
+  expect_config_error([&] { data::open_fields(store, "data.train", {"raw"}); },
+                      {store, "'raw'", "_FillValue", "another type than numbers"});
 }
 
 TEST(Zarr, WhatCannotBeReadIsToldInOneLine) {

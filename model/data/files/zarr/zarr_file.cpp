@@ -19,28 +19,16 @@ using nlohmann::json;
 
 constexpr int64_t kMostValues = int64_t{1} << 25;  // of a coordinate, like require_sizes
 
-/// xarray writes _FillValue in Zarr 3 as base64 of its bytes.
-std::optional<double> fill_of(const json& value, Element element) {
+/// A number of _FillValue, which xarray writes in Zarr 3 as base64 of a double, whatever the array holds.
+std::optional<double> fill_of(const json& value) {
   if (const auto x = zarr_number(value)) return x;
-  if (!value.is_string()) return std::nullopt;
-  const auto text = value.get<std::string>();
-  if (text.size() % 4 != 0 || text.size() > 16) return std::nullopt;
-  unsigned char bytes[16] = {};
-  const int n = EVP_DecodeBlock(bytes, reinterpret_cast<const unsigned char*>(text.data()),
-                                static_cast<int>(text.size()));
-  if (n < size_of(element)) return std::nullopt;
-  float f = 0;
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  constexpr size_t kCoded = 12;  // 8 bytes and padding
+  if (text.size() != kCoded || text[kCoded - 1] != '=' || text[kCoded - 2] == '=') return std::nullopt;
+  unsigned char bytes[9] = {};
+  if (EVP_DecodeBlock(bytes, reinterpret_cast<const unsigned char*>(text.data()), kCoded) != sizeof bytes)
+    return std::nullopt;
   double d = 0;
-  if (element == Element::f32) {
-    std::memcpy(&f, bytes, sizeof f);
-    return static_cast<double>(f);
-  }
-  if (element == Element::f16) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, bytes, sizeof bits);
-    return static_cast<double>(to_float(f16{bits}));
-  }
-  if (element != Element::f64) return std::nullopt;
   std::memcpy(&d, bytes, sizeof d);
   return d;
 }
@@ -71,7 +59,7 @@ void ZarrFile::add_variable(const ZarrMetadata& m, int id) {
   }
   const auto stated = m.attributes.find("_FillValue");
   if (stated != m.attributes.end()) {
-    const auto fill = fill_of(*stated, v.element);
+    const auto fill = fill_of(*stated);
     v.has_fill = fill.has_value() && !std::isnan(*fill);  // NaN always means missing
     v.fill = fill.value_or(0);
   } else {
@@ -111,7 +99,7 @@ std::vector<double> ZarrFile::numbers(const CfVariable& v, const std::string& at
   std::vector<double> out;
   const json list = at->is_array() ? *at : json::array({*at});
   for (const json& x : list) {
-    const auto number = zarr_number(x);
+    const auto number = attribute == "_FillValue" ? fill_of(x) : zarr_number(x);
     if (!number) refuse_numbers(v.name, attribute, "another type than numbers", at_most);
     out.push_back(*number);
   }
