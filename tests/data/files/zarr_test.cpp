@@ -215,6 +215,40 @@ TEST(Zarr, TheFillValueOfXarrayInVersion3IsADouble) {
                       {store, "'raw'", "_FillValue", "another type than numbers"});
 }
 
+// Python's json writes them, and zarr-python with it.
+TEST(Zarr, NumbersThatJsonDoesNotHaveAreRead) {
+  for (const int version : {2, 3}) {
+    const TempDir dir;
+    const std::string store = fixture_in(dir, version);
+    const float value = value_of(0, random_int(0, kPlane - 1));
+    const std::string more = "\"note\": \"NaN, \\\"Infinity\\\"\", \"missing_value\": [NaN, " +
+                             std::to_string(value) +
+                             "], \"valid_range\": [-Infinity, Infinity], \"standard_name\": null, ";
+    if (version == 2) {
+      fs::remove(store + "/.zmetadata");
+      damage(store + "/raw/.zattrs", [&](std::string& s) { s.insert(s.find('{') + 1, more); });
+    } else {
+      damage(store + "/zarr.json", [](std::string& s) {
+        nlohmann::json root = nlohmann::json::parse(s);
+        root.erase("consolidated_metadata");
+        s = root.dump();
+      });
+      damage(store + "/raw/zarr.json",
+             [&](std::string& s) { s.insert(s.find('{', s.find("\"attributes\"")) + 1, more); });
+    }
+    const data::FieldFiles files = data::open_fields(store, "data.train", {"raw"});
+    std::vector<float> got(static_cast<size_t>(files.at(0)->info().shape.size()));
+    files[0]->read_with_gaps(0, files[0]->info().shape, got.data());
+    int64_t missing = 0;
+    for (int64_t i = 0; i < kLevels * kPlane; ++i) {
+      const float want = value_of(0, i);
+      EXPECT_TRUE(want == value ? std::isnan(got[i]) : got[i] == want) << i;
+      missing += want == value;
+    }
+    EXPECT_GE(missing, 1);
+  }
+}
+
 TEST(Zarr, WhatCannotBeReadIsToldInOneLine) {
   const TempDir dir;
   const std::string store = fixture_in(dir, 2);

@@ -95,7 +95,7 @@ std::vector<double> ZarrFile::numbers(const CfVariable& v, const std::string& at
                                       size_t at_most) const {
   const json& all = arrays_[v.id].attributes;
   const auto at = all.find(attribute);
-  if (at == all.end()) return {};
+  if (at == all.end() || at->is_null()) return {};
   std::vector<double> out;
   const json list = at->is_array() ? *at : json::array({*at});
   for (const json& x : list) {

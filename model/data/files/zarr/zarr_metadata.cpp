@@ -19,6 +19,25 @@ using nlohmann::json;
 constexpr const char* kMetadataMend = "the store is damaged, or none that Zarr wrote: copy it again";
 constexpr size_t kMostMetadata = 16 << 20;  // bytes of JSON
 
+/// Quotes numbers that Python's json writes and JSON does not have, as Zarr 3 writes them in fill_value.
+std::string with_quotes(std::string_view text) {
+  std::string out;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
+    const std::string_view rest = text.substr(i);
+    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
+      if (!quoted && rest.starts_with(word)) {
+        out.append("\"").append(word).append("\"");
+        i += word.size();
+        break;
+      }
+    if (i < text.size()) out += text[i];
+  }
+  return out;
+}
+
 json json_at(const ZarrStore& store, const std::string& key) {
   std::vector<std::byte> bytes;
   if (!store.read(key, {}, bytes)) return nullptr;
@@ -28,7 +47,7 @@ json json_at(const ZarrStore& store, const std::string& key) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (const std::string excess = json_excess(text); !excess.empty())
     throw ArrayError("'" + key + "' " + excess, kMetadataMend);
-  json j = parse_json(text);
+  json j = parse_json(with_quotes(text));
   if (!j.is_object()) throw ArrayError("'" + key + "' is no JSON object", kMetadataMend);
   return j;
 }
