@@ -76,7 +76,7 @@ std::vector<double> decoded(const CfFile& file, const CfVariable& v) {
   CfVariable coordinate = v;
   if (v.fill_of_store) coordinate.has_fill = false;
   const Packing p = packing_of(file, coordinate);
-  for (double& x : values) x = is_missing(x, p) ? std::nan("") : x * p.scale + p.offset;
+  for (double& x : values) x = physical_value(x, v.element, p);
   return values;
 }
 

@@ -1,4 +1,6 @@
 // Packing and missing values of a variable, from its attributes.
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
@@ -14,7 +16,8 @@ bool is_floating(Element e) {
 }
 
 /// An attribute's number rounded to the variable's type: the double 1e20 is not equal to any float.
-double as_stored(double x, Element e) {
+double as_stored(double x, Element e, const Packing& p) {
+  if (p.flips_sign) return in_range_of(other_sign(e), x);
   if (e == Element::f32 && std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max()))
     return static_cast<double>(static_cast<float>(x));
   if (e == Element::f16 && std::abs(x) < 65520)
@@ -57,20 +60,30 @@ void set_limits(const CfFile& file, const CfVariable& v, Packing& p) {
     const bool unpacked = type && is_of_unpacked(*type, v, file);
     if (unpacked && std::isinf(*x)) return;
     const bool low = is_least != (unpacked && p.scale < 0);
-    (low ? p.lowest : p.highest) = unpacked ? packed_limit(*x, p, low) : as_stored(*x, v.element);
+    (low ? p.lowest : p.highest) = unpacked ? packed_limit(*x, p, low) : as_stored(*x, v.element, p);
   };
   limit("valid_min", 0, true), limit("valid_max", 1, false);
+}
+
+/// True when _Unsigned gives the stored bits another sign than the variable's type does.
+bool has_other_sign(const CfFile& file, const CfVariable& v) {
+  std::string marked = file.text(v, "_Unsigned");
+  std::transform(marked.begin(), marked.end(), marked.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  const char sign = name_of(v.element)[0];
+  if (!(marked == "true" && sign == 'i') && !(marked == "false" && sign == 'u')) return false;
+  if (other_sign(v.element) == v.element)
+    throw ArrayError("variable '" + v.name + "' is of 64 bits and marked _Unsigned",
+                     "convert it: ncap2, or xarray's to_netcdf");
+  return true;
 }
 
 }  // namespace
 
 Packing packing_of(const CfFile& file, const CfVariable& v) {
-  const std::string is_unsigned = file.text(v, "_Unsigned");
-  if (is_unsigned == "true" || is_unsigned == "True")
-    throw ArrayError("variable '" + v.name + "' is a signed type marked _Unsigned",
-                     "convert it: ncap2, or xarray's to_netcdf");
   file.numbers(v, "_FillValue", 1);  // throws for one that is no number
   Packing p;
+  p.flips_sign = has_other_sign(file, v);
   p.scale = file.number(v, "scale_factor").value_or(1);
   p.offset = file.number(v, "add_offset").value_or(0);
   if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
@@ -78,10 +91,10 @@ Packing packing_of(const CfFile& file, const CfVariable& v) {
                          " and add_offset " + std::to_string(p.offset),
                      "mend the attributes: ncatted");
   size_t n = 0;
-  const double fill = as_stored(v.fill, v.element);
+  const double fill = as_stored(v.fill, v.element, p);
   if (v.has_fill) p.missing[n++] = fill;
   for (double m : file.numbers(v, "missing_value", p.missing.size() - n)) {
-    m = as_stored(m, v.element);
+    m = as_stored(m, v.element, p);
     if (!(v.has_fill && m == fill)) p.missing[n++] = m;
   }
   set_limits(file, v, p);

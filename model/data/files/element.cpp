@@ -77,6 +77,36 @@ double as_double(const void* p, Element e) {
   return 0;
 }
 
+Element other_sign(Element e) {
+  switch (e) {
+    case Element::i8:
+      return Element::u8;
+    case Element::u8:
+      return Element::i8;
+    case Element::i16:
+      return Element::u16;
+    case Element::u16:
+      return Element::i16;
+    case Element::i32:
+      return Element::u32;
+    case Element::u32:
+      return Element::i32;
+    default:  // no double holds 64 bits
+      return e;
+  }
+}
+
+double in_range_of(Element e, double x) {
+  const double all = std::ldexp(1, static_cast<int>(8 * size_of(e))),
+               low = name_of(e)[0] == 'i' ? -all / 2 : 0;
+  return x < low ? x + all : x >= low + all ? x - all : x;
+}
+
+double physical_value(double stored, Element element, const Packing& p) {
+  const double x = p.flips_sign ? in_range_of(other_sign(element), stored) : stored;
+  return is_missing(x, p) ? std::nan("") : x * p.scale + p.offset;
+}
+
 bool Packing::marks() const {
   return !std::isnan(missing[0]) || marks_more();
 }
@@ -194,7 +224,8 @@ bool has_avx2() {
 
 }  // namespace
 
-int64_t unpack(const void* raw, Element element, int64_t n, const Packing& p, float* out, bool gaps) {
+int64_t unpack(const void* raw, Element stored, int64_t n, const Packing& p, float* out, bool gaps) {
+  const Element element = p.flips_sign ? other_sign(stored) : stored;
   return has_avx2() ? unpack_wide(raw, element, n, p, out, gaps) : unpack_any(raw, element, n, p, out, gaps);
 }
 

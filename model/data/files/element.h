@@ -17,6 +17,11 @@ const char* name_of(Element e);
 /// The number at p as f64, which holds fill values of every type exactly.
 double as_double(const void* p, Element e);
 
+/// The integer type of the same bits with a sign or without; other types as they are.
+Element other_sign(Element e);
+/// The integer that the low bits of x are in this type: -1 is 255 in u8.
+double in_range_of(Element e, double x);
+
 struct Packing {
   static constexpr double none =
       std::numeric_limits<double>::quiet_NaN();  // NaN equals nothing, so it marks "unused"
@@ -24,6 +29,7 @@ struct Packing {
   std::array<double, 4> missing = {none, none, none, none};  // packed values that mean "no data"
   double lowest = -std::numeric_limits<double>::infinity();  // valid_range, in packed values
   double highest = std::numeric_limits<double>::infinity();
+  bool flips_sign = false;  // the bits are of the type other_sign()
   /// True when some value means "no data"
   bool marks() const;
   bool marks_more() const;  // besides missing[0]
@@ -31,6 +37,9 @@ struct Packing {
 
 /// True when a packed value means "no data".
 bool is_missing(double packed, const Packing& packing);
+
+/// The physical value of a stored one, NaN for a missing one
+double physical_value(double stored, Element element, const Packing& packing);
 
 /// Unpacks n elements to f32, computing in double, and returns the index of the first missing element or -1;
 /// a NaN in the file does not count as missing. `gaps`: missing elements become NaN and are not reported.

@@ -154,8 +154,7 @@ void PointFiles::read(int64_t step, std::vector<std::vector<double>>& planes) co
     } catch (const ArrayError& e) {
       throw ConfigError(s.path, key_, e.what(), e.mend);
     }
-    const Packing& p = column.packing;
-    for (double& x : planes[c]) x = is_missing(x, p) ? std::nan("") : x * p.scale + p.offset;
+    for (double& x : planes[c]) x = physical_value(x, column.variable.element, column.packing);
   }
 }
 

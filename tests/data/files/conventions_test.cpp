@@ -1,0 +1,124 @@
+// CF conventions as other programs write them: times beside starts of forecasts, units of levels, coordinates
+// with gaps, and files of one folder that do not go together.
+#include <gtest/gtest.h>
+#include <netcdf.h>
+
+#include <cmath>
+#include <map>
+
+#include "model/data/fields/channels.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/written/inspect.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+using AttributeTexts = std::map<std::string, std::string>;
+
+struct PlainVariable {
+  std::string name;
+  std::vector<std::string> along;
+  std::vector<double> values;
+  AttributeTexts texts = {};
+};
+
+void write_plain(const std::string& path, const std::vector<std::pair<std::string, size_t>>& sizes,
+                 const std::vector<PlainVariable>& variables) {
+  int nc = -1;
+  NC(nc_create(path.c_str(), NC_NETCDF4 | NC_CLOBBER, &nc));
+  std::map<std::string, int> ids;
+  for (const auto& [name, size] : sizes) NC(nc_def_dim(nc, name.c_str(), size, &ids[name]));
+  for (const PlainVariable& w : variables) {
+    int v = -1;
+    std::vector<int> dims;
+    for (const std::string& d : w.along) dims.push_back(ids.at(d));
+    NC(nc_def_var(nc, w.name.c_str(), NC_DOUBLE, static_cast<int>(dims.size()), dims.data(), &v));
+    for (const auto& [key, text] : w.texts)
+      NC(nc_put_att_text(nc, v, key.c_str(), text.size(), text.c_str()));
+    NC(nc_put_var_double(nc, v, w.values.data()));
+  }
+  NC(nc_close(nc));
+}
+
+std::vector<double> plain_values(int64_t n) {
+  const std::vector<float> x = random_floats(n, 280, 10);
+  return {x.begin(), x.end()};
+}
+
+const PlainVariable kPlainRows{"lat", {"lat"}, {50, 45, 40}, {{"units", "degrees_north"}}},
+    kPlainColumns{"lon", {"lon"}, {0, 5, 10, 15}, {{"units", "degrees_east"}}};
+const std::string kHoursSince2000 = "hours since 2000-01-01";
+
+/// A field along `first` (4), lat and lon, with these variables beside it
+std::vector<double> write_plain_field(const std::string& path, const std::string& first,
+                                      const std::vector<PlainVariable>& beside) {
+  const std::vector<double> t = plain_values(48);
+  std::vector<PlainVariable> all = {
+      kPlainRows, kPlainColumns, {"t", {first, "lat", "lon"}, t, {{"units", "K"}}}};
+  all.insert(all.end(), beside.begin(), beside.end());
+  write_plain(path, {{first, 4}, {"lat", 3}, {"lon", 4}}, all);
+  return t;
+}
+
+// netCDF-3 has no unsigned types, and OPeNDAP no signed bytes: the attribute _Unsigned says what the bits
+// are.
+TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
+  const TempDir dir;
+  const std::string path = dir / "a.nc";
+  for (const auto& [type, marked, low, high] :
+       std::vector<std::tuple<nc_type, std::string, int, int>>{{NC_BYTE, "true", 0, 255},
+                                                               {NC_SHORT, "True", 0, 65535},
+                                                               {NC_UBYTE, "false", -128, 127},
+                                                               {NC_UBYTE, "true", 0, 255},
+                                                               {NC_SHORT, "false", -32768, 32767}}) {
+    SCOPED_TRACE(marked + " of type " + std::to_string(type));
+    int nc = -1, dims[3] = {}, rows = -1, axis = -1, v = -1;
+    std::vector<int> values(12);
+    for (int& x : values) x = static_cast<int>(random_int(low, high - 1));
+    values[0] = low, values[1] = high - 1, values[2] = (low + high) / 2 + 1;
+    values[static_cast<size_t>(random_int(3, 11))] = high;  // missing
+    NC(nc_create(path.c_str(), NC_NETCDF4 | NC_CLOBBER, &nc));
+    NC(nc_def_dim(nc, "time", 1, &dims[0]));
+    NC(nc_def_dim(nc, "lat", 3, &dims[1]));
+    NC(nc_def_dim(nc, "lon", 4, &dims[2]));
+    NC(nc_def_var(nc, "lat", NC_BYTE, 1, &dims[1], &rows));
+    NC(nc_put_att_text(nc, rows, "units", 13, "degrees_north"));
+    NC(nc_def_var(nc, "lon", NC_BYTE, 1, &dims[2], &axis));
+    NC(nc_put_att_text(nc, axis, "units", 12, "degrees_east"));
+    NC(nc_put_att_text(nc, axis, "_Unsigned", 4, "true"));
+    NC(nc_def_var(nc, "t", type, 3, dims, &v));
+    NC(nc_put_att_text(nc, v, "_Unsigned", marked.size(), marked.c_str()));
+    const double scale = 0.5;
+    NC(nc_put_att_double(nc, v, "scale_factor", NC_DOUBLE, 1, &scale));
+    const signed char columns[] = {0, 100, -56, -56 + 50}, north[] = {20, 0, -20};  // 0, 100, 200 and 250
+    NC(nc_put_var_schar(nc, rows, north));
+    NC(nc_put_var_schar(nc, axis, columns));
+    if (type == NC_SHORT) {
+      const std::vector<int16_t> bits(values.begin(), values.end());
+      const auto fill = static_cast<int16_t>(high);
+      NC(nc_put_att_short(nc, v, "_FillValue", type, 1, &fill));
+      NC(nc_put_var_short(nc, v, bits.data()));
+    } else {
+      std::vector<unsigned char> bits;
+      for (const int x : values) bits.push_back(static_cast<unsigned char>(x));
+      const auto fill = static_cast<unsigned char>(high);
+      if (type == NC_BYTE)
+        NC(nc_put_att_schar(nc, v, "_FillValue", type, 1, reinterpret_cast<const signed char*>(&fill)));
+      else
+        NC(nc_put_att_uchar(nc, v, "_FillValue", type, 1, &fill));
+      ASSERT_EQ(nc_put_var(nc, v, bits.data()), NC_NOERR);
+    }
+    NC(nc_close(nc));
+    const auto files = data::open_fields(path, "data.train", {});
+    EXPECT_EQ(files.at(0)->info().longitude, (std::vector<double>{0, 100, 200, 250}));
+    std::vector<float> got(12, 0);
+    files[0]->read_with_gaps(0, files[0]->info().shape, got.data());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(values[i] == high ? std::isnan(got[i]) : got[i] == 0.5f * static_cast<float>(values[i]))
+          << values[i] << " was read as " << got[i];
+  }
+}
+
+}  // namespace
+}  // namespace isobar::test
