@@ -38,7 +38,9 @@ std::set<std::string> named_by_others(const CfFile& file) {
 }
 
 bool is_coordinate(const CfFile& file, const CfVariable& v) {
-  if (v.dims.size() == 1 && coordinate_variable(file, v.dims[0]) == &v) return true;
+  if (v.dims.size() == 1 &&
+      (file.dimensions()[v.dims[0]].name == v.name || coordinate_variable(file, v.dims[0]) == &v))
+    return true;
   const CfAxis axis = classify(about(file, v));
   return (axis == CfAxis::latitude || axis == CfAxis::longitude) && v.dims.size() < 3;
 }
@@ -81,6 +83,12 @@ ArrayError without_time(const CfFile& file, const CfVariable& v) {
       return {
           "'" + v.name + "' has no time axis: '" + t.name + "' is one number, and no dimension",
           "make it one: ncecat -u " + t.name + " in.nc out.nc, or xarray's expand_dims('" + t.name + "')"};
+  for (const int64_t d : v.dims)
+    if (const CfVariable* c = coordinate_variable(file, d))
+      if (const std::string of = file.text(*c, "standard_name"); of.starts_with("forecast_"))
+        return {"'" + v.name + "' has no time axis: '" + c->name + "' is of " + of +
+                    ", and no variable along it has the times when its steps are valid",
+                "add one of standard_name 'time': xarray's assign_coords(valid_time=('" + c->name + "', …))"};
   return {"'" + v.name + "' lies along " + dims_text(file, v) + ", and none of these is a time",
           "give it a time axis (units such as 'hours since 2000-01-01'): ncap2, or xarray's expand_dims"};
 }

@@ -51,18 +51,22 @@ CfCoordinate about(const CfFile& file, const CfVariable& v) {
 }
 
 const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension) {
-  const CfVariable* own = file.find(file.dimensions()[dimension].name);
-  if (own && own->dims == Index{dimension}) return own;
+  const std::string& name = file.dimensions()[dimension].name;
+  const CfVariable* own = file.find(name);
+  if (own && own->dims != Index{dimension}) own = nullptr;
+  const CfAxis by_name = own ? CfAxis::other : classify({.name = name});
+  if (own && classify(about(file, *own)) != CfAxis::other) return own;
   const CfVariable* found = nullptr;
-  const CfAxis by_name = classify({.name = file.dimensions()[dimension].name});
   for (const CfVariable& v : file.variables()) {
     if (!v.numeric || v.dims != Index{dimension}) continue;
     const CfAxis axis = classify(about(file, v));
     if (axis == CfAxis::other || (by_name != CfAxis::other && axis != by_name)) continue;
     // A list of points has latitude and longitude along one dimension, which is then neither axis.
-    if (found && classify(about(file, *found)) != axis) return nullptr;
+    if (found && classify(about(file, *found)) != axis) return own;
     if (!found) found = &v;
   }
+  // Beside starts of forecasts or lead times, the times that count are those when a step is valid.
+  if (own) return found && classify(about(file, *found)) == CfAxis::time ? found : own;
   return found;
 }
 

@@ -61,6 +61,37 @@ std::vector<double> write_plain_field(const std::string& path, const std::string
   return t;
 }
 
+// cfgrib, and xarray after it, name the axis after the forecasts' starts or their lead times.
+TEST(Conventions, TimesThatAreValidCountBesideStartsAndLeadTimes) {
+  const TempDir dir;
+  const std::string path = dir / "a.nc";
+  const double step = static_cast<double>(random_int(1, 12));
+  const std::vector<double> starts = {0, 12, 24, 36};
+  std::vector<double> valid;
+  for (const double x : starts) valid.push_back(x + step);
+  const PlainVariable time{"valid_time", {}, valid, {{"units", kHoursSince2000}, {"standard_name", "time"}}};
+  const auto expect_valid = [&](const std::vector<double>& t) {
+    const auto files = data::open_fields(path, "data.train", {});
+    const data::FieldInfo& info = files.at(0)->info();
+    EXPECT_EQ(info.times, valid);
+    EXPECT_EQ(info.channels, std::vector<std::string>{"t"});
+    EXPECT_TRUE(info.left_out.empty()) << info.left_out[0];
+    std::vector<float> got(12, NAN);
+    files[0]->read(3, info.shape, nullptr, got.data());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], static_cast<float>(t[36 + i]));
+  };
+  for (const auto& [axis, of] : std::vector<std::pair<std::string, std::string>>{
+           {"time", "forecast_reference_time"}, {"step", "forecast_period"}}) {
+    PlainVariable own{
+        axis, {axis}, starts, {{"units", axis == "step" ? "hours" : kHoursSince2000}, {"standard_name", of}}};
+    PlainVariable beside = time;
+    beside.along = {axis};
+    expect_valid(write_plain_field(path, axis, {own, beside}));
+    write_plain_field(path, axis, {own});
+    expect_config_error([&] { data::open_fields(path, "data.train", {}); }, {path, "'" + axis + "'", of});
+  }
+}
+
 // netCDF-3 has no unsigned types, and OPeNDAP no signed bytes: the attribute _Unsigned says what the bits
 // are.
 TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
