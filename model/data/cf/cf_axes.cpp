@@ -18,6 +18,16 @@ std::string lower(std::string s) {
   return s;
 }
 
+/// hPa in a unit of pressure, in lower case; 0: no such unit
+double hpa_of(const std::string& unit) {
+  if (among(unit, {"pa", "pascal", "pascals"})) return 0.01;
+  if (among(unit, {"hpa", "hectopascal", "hectopascals", "mb", "mbar", "mbars", "millibar", "millibars"}))
+    return 1;
+  if (among(unit, {"kpa", "kilopascal", "kilopascals"})) return 10;
+  if (among(unit, {"bar", "bars"})) return 1000;
+  return among(unit, {"atm", "atmosphere", "atmospheres"}) ? 1013.25 : 0;
+}
+
 }  // namespace
 
 double degrees_of(const CfCoordinate& c) {
@@ -32,24 +42,23 @@ double degrees_of(const CfCoordinate& c) {
 }
 
 CfAxis classify(const CfCoordinate& c) {
-  const std::string &s = c.standard_name, u = lower(c.units), n = lower(c.name);
+  const std::string &s = c.standard_name, u = lower(c.units), n = lower(c.name), a = lower(c.axis);
   // A forecast lead time also has time units, yet is no time axis of states.
   if (s == "forecast_period" || s == "forecast_reference_time" || s == "realization") return CfAxis::other;
-  if (s == "time" || c.axis == "T" || u.find(" since ") != std::string::npos) return CfAxis::time;
+  if (s == "time" || a == "t" || u.find(" since ") != std::string::npos) return CfAxis::time;
   if (s == "latitude" ||
       among(u, {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"}))
     return CfAxis::latitude;
   if (s == "longitude" ||
       among(u, {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}))
     return CfAxis::longitude;
-  if (c.axis == "Y" || among(s, {"grid_latitude", "projection_y_coordinate"})) return CfAxis::latitude;
-  if (c.axis == "X" || among(s, {"grid_longitude", "projection_x_coordinate"})) return CfAxis::longitude;
+  if (a == "y" || among(s, {"grid_latitude", "projection_y_coordinate"})) return CfAxis::latitude;
+  if (a == "x" || among(s, {"grid_longitude", "projection_x_coordinate"})) return CfAxis::longitude;
   const std::string p = lower(c.positive);
-  if (c.axis == "Z" || p == "up" || p == "down" ||
+  if (a == "z" || p == "up" || p == "down" ||
       among(s,
             {"air_pressure", "height", "altitude", "depth", "geopotential_height", "model_level_number"}) ||
-      s.starts_with("atmosphere_") ||
-      among(u, {"pa", "hpa", "mbar", "millibar", "millibars", "mb", "bar", "atm", "level", "sigma_level"}))
+      s.starts_with("atmosphere_") || hpa_of(u) > 0 || among(u, {"level", "sigma_level"}))
     return CfAxis::level;
   // CF asks for attributes; files without any are common enough to try the usual names last.
   if (among(n, {"time", "valid_time"})) return CfAxis::time;
@@ -61,7 +70,7 @@ CfAxis classify(const CfCoordinate& c) {
 }
 
 std::string level_name(double value, const std::string& units) {
-  if (lower(units) == "pa") value /= 100;
+  if (const double hpa = hpa_of(lower(units)); hpa > 0) value *= hpa;
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;

@@ -20,7 +20,7 @@ CfAxis classify(const CfCoordinate& c);
 /// coordinates: metres, row numbers, degrees of a rotated pole.
 double degrees_of(const CfCoordinate& c);
 
-/// The level as it appears in channel names: 50000 Pa and 500 hPa are both "500".
+/// The level as it appears in channel names: 50000 Pa, 500 hPa and 0.5 bar are all "500".
 std::string level_name(double value, const std::string& units);
 
 }  // namespace isobar::data

@@ -195,7 +195,13 @@ void CfFields::add_channels(int variable, const std::string& only) {
     const CfVariable* axis = coordinate_variable(*file_, dim);
     const std::string units = axis ? file_->text(*axis, "units") : "";
     names.clear();
-    for (double level : coordinate_of(*file_, dim)) names.push_back(v.meta.name + level_name(level, units));
+    for (double level : coordinate_of(*file_, dim)) {
+      if (std::isnan(level))
+        refuse("the levels '" + file_->dimensions()[dim].name + "' have no value at " +
+                   std::to_string(names.size()),
+               "mend the coordinate: ncap2, or write the file anew");
+      names.push_back(v.meta.name + level_name(level, units));
+    }
   }
   for (size_t l = 0; l < names.size(); ++l) {
     if (!only.empty() && names[l] != only) continue;

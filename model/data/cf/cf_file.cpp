@@ -71,8 +71,13 @@ const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension) {
 }
 
 CfAxis axis_of(const CfFile& file, int64_t dimension) {
+  const std::string& name = file.dimensions()[dimension].name;
   const CfVariable* v = coordinate_variable(file, dimension);
-  return classify(v ? about(file, *v) : CfCoordinate{.name = file.dimensions()[dimension].name});
+  const CfAxis axis = classify(v ? about(file, *v) : CfCoordinate{.name = name});
+  // Names of levels that are also those of fields: only a dimension is known by them.
+  constexpr const char* kHeights[] = {"depth", "height", "altitude"};
+  const bool height = std::find(std::begin(kHeights), std::end(kHeights), name) != std::end(kHeights);
+  return axis == CfAxis::other && height ? CfAxis::level : axis;
 }
 
 std::vector<double> decoded(const CfFile& file, const CfVariable& v) {

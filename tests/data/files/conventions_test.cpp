@@ -92,6 +92,53 @@ TEST(Conventions, TimesThatAreValidCountBesideStartsAndLeadTimes) {
   }
 }
 
+TEST(Conventions, LevelsOfAnyUnitOfPressureHaveOneName) {
+  const TempDir dir;
+  for (const auto& [unit, factor] : std::vector<std::pair<std::string, double>>{
+           {"hPa", 1}, {"Pa", 100}, {"Pascal", 100}, {"kPa", 0.1}, {"bar", 0.001}, {"millibars", 1}}) {
+    SCOPED_TRACE(unit);
+    const std::vector<double> t = plain_values(96);
+    write_plain(dir / "a.nc", {{"time", 4}, {"p", 2}, {"lat", 3}, {"lon", 4}},
+                {kPlainRows,
+                 kPlainColumns,
+                 {"time", {"time"}, {0, 6, 12, 18}, {{"units", kHoursSince2000}}},
+                 {"p", {"p"}, {850 * factor, 0.5 * factor}, {{"units", unit}}},
+                 {"t", {"time", "p", "lat", "lon"}, t}});
+    const auto files = data::open_fields(dir / "a.nc", "data.train", {.variables = {"t0.5", "t850"}});
+    std::vector<float> got(24, NAN);
+    files.at(0)->read(1, files[0]->info().shape, nullptr, got.data());
+    for (size_t i = 0; i < 12; ++i) {
+      EXPECT_EQ(got[i], static_cast<float>(t[24 + 12 + i]));
+      EXPECT_EQ(got[12 + i], static_cast<float>(t[24 + i]));
+    }
+  }
+}
+
+TEST(Conventions, AxesInSmallLettersAndHeightsByName) {
+  const TempDir dir;
+  const std::vector<double> t = plain_values(96);
+  write_plain(dir / "a.nc", {{"n", 4}, {"depth", 2}, {"j", 3}, {"i", 4}},
+              {{"n", {"n"}, {0, 1, 2, 3}, {{"axis", "t"}}},
+               {"depth", {"depth"}, {0.5, 10}, {{"units", "m"}}},
+               {"j", {"j"}, {0, 1, 2}, {{"axis", "y"}}},
+               {"i", {"i"}, {0, 1, 2, 3}, {{"axis", "x"}}},
+               {"t", {"n", "depth", "j", "i"}, t}});
+  EXPECT_EQ(data::open_fields(dir / "a.nc", "data.train", {}).at(0)->info().channels,
+            (std::vector<std::string>{"t0.5", "t10"}));
+}
+
+TEST(Conventions, ALevelWithoutValueIsRefused) {
+  const TempDir dir;
+  write_plain(dir / "a.nc", {{"time", 4}, {"level", 2}, {"lat", 3}, {"lon", 4}},
+              {kPlainRows,
+               kPlainColumns,
+               {"time", {"time"}, {0, 6, 12, 18}, {{"units", kHoursSince2000}}},
+               {"level", {"level"}, {500, NAN}, {{"units", "hPa"}}},
+               {"t", {"time", "level", "lat", "lon"}, plain_values(96)}});
+  expect_config_error([&] { data::open_fields(dir / "a.nc", "data.train", {}); },
+                      {"'level'", "no value at 1"});
+}
+
 // netCDF-3 has no unsigned types, and OPeNDAP no signed bytes: the attribute _Unsigned says what the bits
 // are.
 TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
