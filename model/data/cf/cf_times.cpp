@@ -16,13 +16,16 @@ bool are_lengths(const std::string& units) {
 }  // namespace
 
 CfTimes times_of(const CfFile& file, int64_t dimension) {
+  if (axis_of(file, dimension) != CfAxis::time) return {};
   const CfVariable* v = coordinate_variable(file, dimension);
-  if (!v || axis_of(file, dimension) != CfAxis::time) return {};
+  if (!v) v = file.find(file.dimensions()[dimension].name);  // of text, perhaps
+  if (!v) return {};
   CfTimes t{.name = v->name};
   if (!v->numeric) {
-    t.unread = "it holds " + v->type + " and no numbers";
+    t.unread = "it holds " + (v->type.empty() ? "something else" : v->type) + " and no numbers";
     return t;
   }
+  if (v->dims != Index{dimension}) return {};
   t.values = decoded(file, *v);
   t.units = file.text(*v, "units"), t.calendar = file.text(*v, "calendar");
   if (v->dates && t.calendar.empty()) t.calendar = "proleptic_gregorian";

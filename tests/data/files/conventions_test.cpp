@@ -139,6 +139,24 @@ TEST(Conventions, ALevelWithoutValueIsRefused) {
                       {"'level'", "no value at 1"});
 }
 
+// Steps of which the times are not understood might have gaps.
+TEST(Conventions, TimesInTextMakeNoPairs) {
+  const TempDir dir;
+  write_plain_field(dir / "a.nc", "time", {});
+  EXPECT_EQ(data::segments_of(data::open_fields(dir / "a.nc", "data.train", {})).size(), 1u);
+  int nc = -1, dims[2] = {}, v = -1;
+  NC(nc_open((dir / "a.nc").c_str(), NC_WRITE, &nc));
+  NC(nc_redef(nc));
+  NC(nc_inq_dimid(nc, "time", &dims[0]));
+  NC(nc_def_dim(nc, "letters", 10, &dims[1]));
+  NC(nc_def_var(nc, "time", NC_CHAR, 2, dims, &v));
+  NC(nc_close(nc));
+  const auto files = data::open_fields(dir / "a.nc", "data.train", {});
+  EXPECT_NE(files.at(0)->info().time_unread.find("'time' it holds text"), std::string::npos)
+      << files[0]->info().time_unread;
+  EXPECT_EQ(data::segments_of(files).size(), 4u);
+}
+
 // netCDF-3 has no unsigned types, and OPeNDAP no signed bytes: the attribute _Unsigned says what the bits
 // are.
 TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
