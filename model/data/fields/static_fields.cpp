@@ -59,6 +59,7 @@ std::vector<float> chosen(const std::vector<float>& all, int64_t columns, const 
 
 bool same_axis(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
+           if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);  // beyond a disc's edge
            return std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x));
          });
 }

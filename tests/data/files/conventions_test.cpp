@@ -157,6 +157,26 @@ TEST(Conventions, TimesInTextMakeNoPairs) {
   EXPECT_EQ(data::segments_of(files).size(), 4u);
 }
 
+// A satellite's disc: coordinates of two dimensions have no value beyond its edge.
+TEST(Conventions, CoordinatesOfTwoDimensionsMayHaveGaps) {
+  const TempDir dir;
+  std::vector<double> lat, lon;
+  for (int i = 0; i < 12; ++i)
+    lat.push_back(i == 0 ? NAN : 50 - i), lon.push_back(i == 0 ? NAN : 5 + 0.3 * i);
+  const std::vector<double> t = plain_values(48);
+  write_plain(dir / "a.nc", {{"time", 4}, {"y", 3}, {"x", 4}},
+              {{"time", {"time"}, {0, 6, 12, 18}, {{"units", kHoursSince2000}}},
+               {"lat", {"y", "x"}, lat, {{"units", "degrees_north"}}},
+               {"lon", {"y", "x"}, lon, {{"units", "degrees_east"}}},
+               {"t", {"time", "y", "x"}, t}});
+  data::FieldChoice choice;
+  choice.mask = "missing";  // goes through the comparison of grids
+  const auto files = data::open_fields(dir / "a.nc", "data.train", choice);
+  std::vector<float> got(12, NAN);
+  files.at(0)->read_with_gaps(2, files[0]->info().shape, got.data());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], static_cast<float>(t[24 + i]));
+}
+
 // netCDF-3 has no unsigned types, and OPeNDAP no signed bytes: the attribute _Unsigned says what the bits
 // are.
 TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
