@@ -99,15 +99,8 @@ void SelectedFields::require_one_grid() const {
   const FieldInfo& a = first();
   for (const Series& s : parts_) {
     const FieldInfo& b = s.files[0]->info();
-    if (a.shape.height == b.shape.height && a.shape.width == b.shape.width &&
-        same_axis(a.latitude, b.latitude) && same_axis(a.longitude, b.longitude) &&
-        same_axis(a.grid_identity, b.grid_identity))
-      continue;
-    throw ConfigError(b.path, info_.key,
-                      "its grid of " + std::to_string(b.shape.height) + " x " +
-                          std::to_string(b.shape.width) + " is not that of " + a.path + ", " +
-                          std::to_string(a.shape.height) + " x " + std::to_string(a.shape.width),
-                      "put both on one grid: cdo remapbil, or ncks");
+    if (const std::string other = other_grid(a, b); !other.empty())
+      throw ConfigError(b.path, info_.key, other, "put both on one grid: cdo remapbil, or ncks");
   }
 }
 

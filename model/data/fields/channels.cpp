@@ -1,6 +1,7 @@
 #include "model/data/fields/channels.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "model/base/error.h"
@@ -18,6 +19,29 @@ std::string earlier(const std::string& channel, int64_t before) {
 }
 
 namespace {
+
+/// A unit in one spelling: powers behind their units, without blanks; "" for a pure number.
+std::string plain_unit(const std::string& unit) {
+  for (const char* none : {"1", "~", "(0 - 1)", "dimensionless", "Numeric", "Proportion"})
+    if (unit == none) return "";
+  std::string out;
+  bool divides = false, digits = true;  // behind a "/"; the power is there
+  size_t begin = 0;                     // of the unit behind the "/"
+  const auto end_power = [&] {
+    if (out.size() == begin) return;
+    if (divides && !digits) out += "-1";
+    divides = false, digits = true;
+  };
+  for (const char c : unit) {
+    if (c == ' ' || c == '/' || c == '.') end_power();
+    if (c == '/') divides = true, digits = false, begin = out.size();
+    if (c == ' ' || c == '/' || c == '.' || c == '*' || c == '^') continue;
+    if (divides && !digits && std::isdigit(static_cast<unsigned char>(c))) out += '-', digits = true;
+    out += c;
+  }
+  end_power();
+  return out;
+}
 
 std::vector<int64_t> find(const std::vector<std::string>& wanted, const FieldInfo& file, const char* key) {
   std::vector<int64_t> at;
@@ -44,6 +68,11 @@ void require(bool ok, const FieldInfo& file, const char* key, const char* net_ke
 }
 
 }  // namespace
+
+bool same_unit(const std::string& a, const std::string& b) {
+  const std::string one = plain_unit(a), other = plain_unit(b);
+  return one.empty() || other.empty() || one == other;
+}
 
 ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want) {
   std::vector<int64_t> all(file.channels.size());

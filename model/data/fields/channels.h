@@ -26,6 +26,10 @@ std::string earlier(const std::string& channel, int64_t before);
 /// "u10, v10", for messages
 std::string listed(const std::vector<std::string>& names);
 
+/// False for units that differ in more than spelling: "m s**-1", "m s^-1" and "m/s" are one, and so is any
+/// with none ("", "1", "~").
+bool same_unit(const std::string& a, const std::string& b);
+
 /// Throws ConfigError for a name that the file does not have, or when their number differs from the net's.
 ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want);
 

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/data/choice/selection.h"
+#include "model/data/fields/channels.h"
+#include "model/data/fields/static_fields.h"
 #include "model/data/files/netcdf/hdf5_array.h"
 #include "model/data/files/zarr/zarr_store.h"
 #include "model/data/statistics/normalise.h"
@@ -38,7 +41,7 @@ Format format_of(const fs::path& path, const std::string& key) {
     throw ConfigError(
         path, key,
         "is a ZIP archive with no Zarr group at its root (the Copernicus store packs several streams so)",
-        "unzip it and name the .nc file");
+        "unzip it and name the .nc file, or the Zarr folder, in it");
   throw ConfigError(path, key, "is neither HDF5 nor NetCDF nor GRIB, nor a Zarr store nor .npz",
                     "give a .h5, .nc, .grib or .npz file, a Zarr directory or zip, or a directory of them");
 }
@@ -84,6 +87,47 @@ std::string text(FieldShape s) {
 }
 
 }  // namespace
+
+namespace {
+
+void require_same_units(const FieldInfo& a, const FieldInfo& b) {
+  for (size_t c = 0; c < std::min(a.units.size(), b.units.size()); ++c) {
+    const std::string &one = a.units[c], &other = b.units[c];
+    if (same_unit(one, other)) continue;
+    throw ConfigError(b.path, b.key,
+                      "'" + b.channels[c] + "' is in '" + other + "', and in " + a.path + " in '" + one + "'",
+                      "convert one of them, or mend the attribute units: ncap2, ncatted");
+  }
+}
+
+std::string ends_of(const std::vector<double>& axis) {
+  if (axis.empty()) return "unknown";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.6g to %.6g", axis.front(), axis.back());
+  return text;
+}
+
+}  // namespace
+
+std::string other_grid(const FieldInfo& a, const FieldInfo& b) {
+  const auto size = [](const FieldInfo& f) {
+    return std::to_string(f.shape.height) + " x " + std::to_string(f.shape.width);
+  };
+  if (a.shape.height != b.shape.height || a.shape.width != b.shape.width)
+    return "its grid of " + size(b) + " is not that of " + a.path + ", " + size(a);
+  if (!same_axis(a.latitude, b.latitude))
+    return "its latitudes are " + ends_of(b.latitude) + ", and those of " + a.path + " " +
+           ends_of(a.latitude);
+  std::vector<double> turned = b.longitude;  // -5 degrees and 355 are one
+  for (size_t i = 0; i < std::min(turned.size(), a.longitude.size()); ++i)
+    turned[i] = a.longitude[i] + std::remainder(turned[i] - a.longitude[i], 360.0);
+  if (!same_axis(a.longitude, turned))
+    return "its longitudes are " + ends_of(b.longitude) + ", and those of " + a.path + " " +
+           ends_of(a.longitude);
+  return same_axis(a.grid_identity, b.grid_identity)
+             ? ""
+             : "its grid of " + size(b) + " has other coordinates than that of " + a.path;
+}
 
 void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const {
   std::string where = "time step " + std::to_string(t);
@@ -173,6 +217,10 @@ FieldFiles open_series(const std::string& path, const std::string& key, const Na
                           text(b.shape) + ", but " + a.path + " has " + text(a.shape) +
                               (a.channels != b.channels ? ", or other names" : ""),
                           "keep only files of one kind there");
+      if (const std::string other = other_grid(a, b); !other.empty())
+        throw ConfigError(b.path, key, other,
+                          "keep only files of one grid there, or put all on one: cdo remapbil");
+      require_same_units(a, b);
     }
     files.push_back(std::move(file));
   }

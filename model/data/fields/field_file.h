@@ -127,6 +127,10 @@ std::vector<std::string> field_parts(const std::string& path);
 /// Zarr, else *.npz) of a directory, sorted by name. Throws ConfigError.
 std::vector<std::filesystem::path> field_paths(const std::string& path, const std::string& key);
 
+/// Why b is on another grid than a, for messages; "": it is on the same. Longitudes may differ by 360
+/// degrees.
+std::string other_grid(const FieldInfo& a, const FieldInfo& b);
+
 /// Opens the files of one part, and checks that they agree in grid and channels. Calls `opening` with each
 /// file's index before opening it; throws ConfigError.
 FieldFiles open_series(const std::string& path, const std::string& key, const NamedFields& variables,

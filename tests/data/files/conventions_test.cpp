@@ -236,5 +236,63 @@ TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
   }
 }
 
+/// Two files of a folder, the second a day later, and changed by `change`
+class FolderOfTwo : public testing::Test {
+ protected:
+  void write_two(const std::function<void(std::vector<PlainVariable>&)>& change) {
+    for (const double first : {0.0, 24.0}) {
+      std::vector<PlainVariable> all = {kPlainRows,
+                                        kPlainColumns,
+                                        {"time", {"time"}, {0, 6, 12, 18}, {{"units", kHoursSince2000}}},
+                                        {"t", {"time", "lat", "lon"}, plain_values(48), {{"units", "K"}}}};
+      for (double& x : all[2].values) x += first;
+      if (first > 0) change(all);
+      write_plain(dir_ / (first > 0 ? "b.nc" : "a.nc"), {{"time", 4}, {"lat", 3}, {"lon", 4}}, all);
+    }
+  }
+  void refused(const std::vector<std::string>& says) {
+    std::vector<std::string> all = says;
+    all.emplace_back("b.nc");
+    expect_config_error([&] { data::open_fields(dir_.path(), "data.train", {}); }, all);
+  }
+  const TempDir dir_;
+};
+
+TEST_F(FolderOfTwo, OfOneGridAndOneUnitGoTogether) {
+  write_two([](std::vector<PlainVariable>&) {});
+  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+  write_two([](std::vector<PlainVariable>& v) {  // the same places, 360 degrees on
+    for (double& x : v[1].values) x += 360;
+  });
+  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+  write_two([](std::vector<PlainVariable>& v) { v[3].texts.clear(); });
+  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+}
+
+TEST_F(FolderOfTwo, OfTwoGridsOrUnitsAreRefused) {
+  write_two([](std::vector<PlainVariable>& v) { v[3].texts["units"] = "degC"; });
+  refused({"'t'", "'degC'", "'K'"});
+  write_two([](std::vector<PlainVariable>& v) {
+    for (double& y : v[0].values) y += 1;
+  });
+  refused({"latitudes are 51 to 41", "50 to 40"});
+  write_two([](std::vector<PlainVariable>& v) { std::reverse(v[1].values.begin(), v[1].values.end()); });
+  refused({"longitudes are 15 to 0", "0 to 15"});
+}
+
+TEST(Units, OfOneMeaningAreOne) {
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{{"m s**-1", "m s-1"},
+                                                                             {"m/s", "m s^-1"},
+                                                                             {"W/m2", "W m**-2"},
+                                                                             {"kg/kg", "kg kg-1"},
+                                                                             {"m**2 / s**2", "m2 s-2"},
+                                                                             {"", "K"},
+                                                                             {"(0 - 1)", "1"}})
+    EXPECT_TRUE(data::same_unit(a, b)) << a << " and " << b;
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{
+           {"K", "degC"}, {"Pa", "hPa"}, {"m", "mm"}, {"m s-1", "m s-2"}, {"m/s", "m"}})
+    EXPECT_FALSE(data::same_unit(a, b)) << a << " and " << b;
+}
+
 }  // namespace
 }  // namespace isobar::test
