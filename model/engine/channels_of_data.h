@@ -9,4 +9,8 @@ namespace isobar::engine {
 
 inference::NetChannels channels_of_data(const data::Dataset& set);
 
+/// Throws ConfigError, which names `file`, unless the data have the net's channels in its order, in its
+/// units.
+void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);
+
 }  // namespace isobar::engine

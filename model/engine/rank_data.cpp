@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
+#include "model/engine/channels_of_data.h"
 #include "model/plan/layout.h"
 
 namespace isobar::engine {
@@ -94,6 +95,8 @@ RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const 
   if (!spec.data.validates()) return;
   valid_set_ = data::open_dataset(spec.data, spec.data.valid, data::Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
+  if (!spec.data.train.empty() && !spec.data.valid.empty())
+    require_channels(channels_of_data(*train_set_), *valid_set_, spec.data.valid);
   if (reads)
     valid_loader_.emplace(*valid_set_, data::LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
 }

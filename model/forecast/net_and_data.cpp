@@ -24,24 +24,6 @@ RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, i
   return s;
 }
 
-// Checks that the data have the net's channels in its order, by name where both sides have names.
-void check_channels(const inference::CheckpointState& state, const data::Dataset& set,
-                    const std::string& checkpoint) {
-  const data::ChannelNames have = set.channels();
-  const auto same = [&](const std::vector<inference::NetChannel>& want, const std::vector<std::string>& got,
-                        const char* key) {
-    for (size_t c = 0; c < std::max(want.size(), got.size()); ++c)
-      if (c >= want.size() || c >= got.size() || want[c].name != got[c])
-        throw ConfigError(checkpoint, key,
-                          "channel " + std::to_string(c) + " of these data is " +
-                              (c < got.size() ? got[c] : "none") + ", and of the net " +
-                              (c < want.size() ? want[c].name : "none"),
-                          "give data of the same channels in the same order");
-  };
-  same(state.channels.inputs, have.inputs, "data.inputs");
-  same(state.channels.targets, have.targets, "data.targets");
-}
-
 }  // namespace
 
 NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples,
@@ -67,7 +49,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
                              own || !known.mean.empty() ? &known : nullptr);
   n.state.spec.train.latitudes = n.set->coordinates().latitude;
   if (own) {
-    check_channels(n.state, *n.set, n.checkpoint.string());
+    engine::require_channels(n.state.channels, *n.set, n.checkpoint.string());
   } else {
     n.state.channels = engine::channels_of_data(*n.set);
     std::fprintf(stderr,

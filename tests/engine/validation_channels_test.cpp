@@ -1,0 +1,59 @@
+// Validation data have the channels of data.train, by name and unit: others of the same number would be
+// normalised by its means.
+#include <gtest/gtest.h>
+#include <netcdf.h>
+
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+class ValidationChannels : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Ended made = Child({command(), "data", "make-archive", dir_ / "archive", "--steps", "12"}).wait();
+    ASSERT_EQ(made.code, 0) << made.text;
+    convert("train.nc", {"t2m", "u10"});
+  }
+  void convert(const std::string& name, const Words& variables) const {
+    const Ended e = Child(Words{command(), "data", "convert", dir_ / "archive/single.nc", dir_ / name,
+                                "--format", "netcdf4", "--variables"} +
+                          variables)
+                        .wait();
+    ASSERT_EQ(e.code, 0) << e.text;
+  }
+  Ended train(const std::string& valid) const {
+    return train_command({"net.img_height=32", "net.img_width=64", "net.in_channels=2", "net.out_channels=2",
+                          "train.global_batch=4", "train.steps=1", "train.valid_every=1", "run.threads=1",
+                          "data.train=" + (dir_ / "train.nc"), "data.valid=" + (dir_ / valid),
+                          "run.out=" + (dir_ / ("run-" + valid))});
+  }
+  const Folder dir_;
+};
+
+TEST_F(ValidationChannels, AreThoseOfTraining) {
+  convert("same.nc", {"t2m", "u10"});
+  const Ended same = train("same.nc");
+  EXPECT_EQ(same.code, 0) << same.text;
+  convert("turned.nc", {"u10", "t2m"});
+  const Ended turned = train("turned.nc");
+  EXPECT_EQ(turned.code, 2) << turned.text;
+  EXPECT_NE(turned.text.find("channel 0 of these data is u10, and of the net t2m"), std::string::npos)
+      << turned.text;
+}
+
+TEST_F(ValidationChannels, AreInTheUnitsOfTraining) {
+  convert("other.nc", {"t2m", "u10"});
+  int nc = -1, v = -1;
+  ASSERT_EQ(nc_open((dir_ / "other.nc").c_str(), NC_WRITE, &nc), NC_NOERR);
+  ASSERT_EQ(nc_redef(nc), NC_NOERR);
+  ASSERT_EQ(nc_inq_varid(nc, "t2m", &v), NC_NOERR);
+  ASSERT_EQ(nc_put_att_text(nc, v, "units", 4, "degC"), NC_NOERR);
+  ASSERT_EQ(nc_close(nc), NC_NOERR);
+  const Ended e = train("other.nc");
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find("t2m in 'degC', and of the net in 'K'"), std::string::npos) << e.text;
+}
+
+}  // namespace
+}  // namespace isobar
