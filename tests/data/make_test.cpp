@@ -53,8 +53,11 @@ TEST(Npy, RoundTripsAndRefusesTheRest) {
   const auto refused = [&](const std::string& part) {
     expect_config_error([&] { data::read_npy(dir / "b.npy", "data.stds"); }, {"b.npy", "'data.stds'", part});
   };
-  put(header("<f4", "True", "(2, 2)"), two);
-  refused("Fortran");
+  const float f[6] = {1, 4, 2, 5, 3, 6};
+  put(header("<f4", "True", "(2, 3)"), {reinterpret_cast<const char*>(f), sizeof f});
+  EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  put(header("<f8", "None", "(2,)"), two);
+  refused("order");
   const std::string turned(two.rbegin(), two.rend());
   put(header(">f8", "False", "(2,)"), turned);
   EXPECT_EQ(data::read_npy(dir / "b.npy", "k").values, (std::vector<double>{-3e100, 1.25}));

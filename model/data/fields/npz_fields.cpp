@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kEnding = ".npy";
 constexpr const char* kNpzFieldsMend =
-    "write it with numpy.savez: numbers in C order, [time, latitude, longitude] or [time, level, latitude, "
+    "write it with numpy.savez: numbers, [time, latitude, longitude] or [time, level, latitude, "
     "longitude]";
 constexpr int64_t kMostOfAxis = int64_t{1} << 25;  // values, like require_sizes
 
@@ -37,6 +37,7 @@ class NpzArray : public RawArray {
     require_inside(header_.shape, start, count);
     if (product(count) == 0) return;
     const int64_t size = size_of(element());
+    if (header_.fortran) return read_columns_first(start, count, static_cast<std::byte*>(out));
     const Index strides = strides_of(header_.shape), out_strides = strides_of(count);
     Index one = count, corner = start;
     one[0] = 1, corner[0] = 0;
@@ -52,17 +53,28 @@ class NpzArray : public RawArray {
   }
 
  private:
+  /// Reads from Fortran order, in which a step of the first axis is all over the array.
+  void read_columns_first(const Index& start, const Index& count, std::byte* out) const {
+    const int64_t size = size_of(element());
+    Index strides(count.size(), 1);
+    for (size_t k = 1; k < count.size(); ++k) strides[k] = strides[k - 1] * header_.shape[k - 1];
+    int64_t corner = 0;
+    for (size_t k = 0; k < count.size(); ++k) corner += start[k] * strides[k];
+    copy_box(count, size, all() + corner * size, strides, out, strides_of(count));
+    if (header_.big_endian) swap_bytes(out, product(count), size);
+  }
   const std::byte* step_at(int64_t i, std::vector<std::byte>& bytes) const {
     const int64_t step = header_.count / header_.shape[0] * size_of(element());
-    if (stored_) {
-      if (!store_->read(member_, {header_.data_at + i * step, step}, bytes)) gone();
-      return bytes.data();
-    }
+    if (!stored_) return all() + i * step;
+    if (!store_->read(member_, {header_.data_at + i * step, step}, bytes)) gone();
+    return bytes.data();
+  }
+  const std::byte* all() const {
     const std::lock_guard lock(mutex_);
     if (whole_.empty() && !store_->read(member_, {}, whole_)) gone();
     if (static_cast<int64_t>(whole_.size()) < header_.data_at + header_.count * size_of(element()))
       throw ArrayError("'" + member_ + "' ends before its data do (torn)", "copy or download it again");
-    return whole_.data() + header_.data_at + i * step;  // not modified after it is filled
+    return whole_.data() + header_.data_at;  // not modified after it is filled
   }
   [[noreturn]] void gone() const {
     throw ArrayError("'" + member_ + "' is not there any more", "copy it again");
@@ -73,7 +85,7 @@ class NpzArray : public RawArray {
   NpyHeader header_;
   bool stored_ = true;
   mutable std::mutex mutex_;
-  mutable std::vector<std::byte> whole_;  // a deflated array, inflated
+  mutable std::vector<std::byte> whole_;  // an array that is not read by steps
 };
 
 }  // namespace

@@ -47,6 +47,24 @@ bool type_of(const std::string& descr, NpyHeader& h) {
   return false;
 }
 
+std::vector<double> in_c_order(const NpyArray& fortran) {
+  const std::vector<int64_t>& shape = fortran.shape;
+  std::vector<int64_t> step(shape.size(), 1), at(shape.size(), 0);
+  for (size_t k = 1; k < shape.size(); ++k) step[k] = step[k - 1] * shape[k - 1];
+  std::vector<double> out;
+  out.reserve(fortran.values.size());
+  for (int64_t from = 0; out.size() < fortran.values.size();) {
+    out.push_back(fortran.values[static_cast<size_t>(from)]);
+    for (size_t k = shape.size(); k-- > 0;) {  // next index, last axis first
+      from += step[k];
+      if (++at[k] < shape[k]) break;
+      from -= at[k] * step[k];
+      at[k] = 0;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 NpyArray read_npy(const std::string& path, const std::string& key) {
@@ -87,7 +105,9 @@ NpyHeader parse_npy_header(const std::string& bytes, const std::string& path, co
   }
   int64_t longest = 0;
   for (int64_t d : h.shape) longest = std::max(longest, d);
-  if (order.find("False") == std::string::npos && longest != h.count) refuse("is in Fortran order");
+  const bool of_columns = order.find("True") != std::string::npos;
+  if (!of_columns && order.find("False") == std::string::npos) refuse("does not say its order");
+  h.fortran = of_columns && longest != h.count;
   return h;
 }
 
@@ -115,6 +135,7 @@ NpyArray parse_npy(const std::string& bytes, const std::string& path, const std:
     std::memcpy(one, data + i * size, static_cast<size_t>(size));
     out.values.push_back(as_double(one, h.element));
   }
+  if (h.fortran) out.values = in_c_order(out);
   return out;
 }
 

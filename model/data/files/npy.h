@@ -1,4 +1,4 @@
-// NumPy .npy files in C order, of either endianness: floats of 32 or 64 bits, integers and booleans.
+// NumPy .npy files of either order and endianness: floats of 16 to 64 bits, integers and booleans.
 //
 //   write_npy("global_means.npy", {1, C, 1, 1}, values);
 //   NpyArray a = read_npy("global_means.npy", "data.means");
@@ -15,6 +15,7 @@ struct NpyHeader {
   Element element = Element::f32;
   std::string datetime;  // unit of datetime64, stored as i64: "h"; "" for numbers
   bool big_endian = false;
+  bool fortran = false;  // the first axis varies fastest
   std::vector<int64_t> shape;
   int64_t count = 1;    // the shape's product
   int64_t data_at = 0;  // byte offset of the values
