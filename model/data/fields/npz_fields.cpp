@@ -102,7 +102,8 @@ NpzFields::NpzFields(const std::string& path) : path_(path), store_(open_zarr_st
     const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
     try {
       headers_.push_back(parse_npy_header(bytes, path, "", kNpzFieldsMend));
-    } catch (const ConfigError& e) {  // text or objects
+    } catch (const ConfigError& e) {  // text or objects, or damaged: reading to the end checks the sum
+      store_->read(member, {}, head);
       const std::string name = member.substr(0, member.size() - std::strlen(kEnding));
       variables_.push_back({.id = -1, .name = name, .numeric = false, .type = "no plain numbers"});
       continue;

@@ -253,6 +253,17 @@ TEST(Npz, FieldsInFortranOrderAreTheSame) {
   }
 }
 
+TEST(Npz, AnArrayWhoseHeaderIsDamagedIsNotLeftOut) {
+  TempDir dir;
+  const std::string path = dir / "f.npz";
+  write_zip(path, {{"t.npy", npy_of(random_floats(60), "<f4", "(3, 4, 5)")},
+                   {"u.npy", npy_of(random_floats(60), "<f4", "(3, 4, 5)")}});
+  std::string bytes = read_file(path);
+  bytes[bytes.find("<f4") + 1] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  expect_config_error([&] { data::open_fields(path, "data.train", {}); }, {path, "t.npy", "CRC"});
+}
+
 TEST(Npz, ThatCannotBeWrittenIsRefusedBeforeTheWork) {
   TempDir dir;
   expect_config_error([&] { data::NpzOutput out(dir / "no/such/a.npz"); }, {"a.npz", "cannot be written"});
