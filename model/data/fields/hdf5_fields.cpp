@@ -29,6 +29,7 @@ class Hdf5Fields : public FieldFile {
                         "it must be [time, channel, lat, lon]");
     }
     require_sizes(path, key, dims[0], {dims[1], dims[2], dims[3]});
+    refuse_packing();
     info_.steps = dims[0];
     info_.shape = {dims[1], dims[2], dims[3]};
     info_.channels = channel_names.empty() ? names("channels") : channel_names;
@@ -77,6 +78,15 @@ class Hdf5Fields : public FieldFile {
   }
 
  private:
+  // The layout has plain numbers: CF's attributes would change what they say.
+  void refuse_packing() const {
+    for (const char* name : {"scale_factor", "add_offset", "_FillValue", "missing_value", "valid_min",
+                             "valid_max", "valid_range"})
+      if (array_->has_attribute(name))
+        throw ConfigError(info_.path, info_.key,
+                          "'fields' has the attribute " + std::string(name) + ", which is not applied to it",
+                          "write its values unpacked and with NaN for missing ones, without the attribute");
+  }
   std::vector<std::string> names(const std::string& attribute) const {
     try {
       std::vector<std::string> out = array_->text_attribute(attribute);

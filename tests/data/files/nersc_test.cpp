@@ -192,6 +192,16 @@ TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
   write_hdf5(file, {5, 3, 24}, random_floats(360));
   expect_config_error([&] { open(); }, {file, "[5, 3, 24]"});
   write_hdf5(file, {5, 3, 4, 6}, random_floats(360));
+  for (const char* name : {"scale_factor", "_FillValue"}) {
+    const double x = 0.5;
+    const hid_t h = H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
+                set = H5Dopen2(h, "fields", H5P_DEFAULT), one = H5Screate(H5S_SCALAR),
+                a = H5Acreate2(set, name, H5T_IEEE_F64LE, one, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(a, H5T_NATIVE_DOUBLE, &x);
+    H5Aclose(a), H5Sclose(one), H5Dclose(set), H5Fclose(h);
+    expect_config_error([&] { open(); }, {file, "'data.train'", name});
+    write_hdf5(file, {5, 3, 4, 6}, random_floats(360));
+  }
   expect_config_error([&] { open({4, 4, 6}); }, {file, "'net.in_channels'", "3 channels"});
   expect_config_error([&] { open({3, 5, 6}); }, {file, "'net.img_height'", "4 x 6"});
   expect_config_error([&] { open({3, 4, 7}); }, {file, "'net.img_width'"});

@@ -210,6 +210,12 @@ void Hdf5Array::read_filters(int64_t set, int64_t dcpl) {
   }
 }
 
+bool Hdf5Array::has_attribute(const std::string& name) const {
+  const LibraryLock lock(file_);
+  const Opened opened(file_, name_);
+  return H5Aexists(opened.set.id, name.c_str()) > 0;
+}
+
 std::vector<std::string> Hdf5Array::text_attribute(const std::string& name) const {
   const LibraryLock lock(file_);
   const Opened opened(file_, name_);

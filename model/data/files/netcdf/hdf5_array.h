@@ -41,6 +41,7 @@ class Hdf5Array : public RawArray {
                       const Arrived& arrived) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
+  bool has_attribute(const std::string& name) const;
   /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.
   std::vector<std::string> text_attribute(const std::string& name) const;
 
