@@ -59,6 +59,7 @@ TEST(Table, EveryFaultNamesFileColumnAndMend) {
     expect_config_error([&] { data::require_table(path, "data.train", columns); }, all);
   };
   refused("a,c\n1,2\n", {"no column 'b'", "a, c"});
+  refused("a,b,a\n1,2,3\n", {"two columns 'a'"});
   refused("a,b\n1,x\n", {"line 2", "column 'b'", "'x' is no number"});
   refused("a,b\n1,\n2,NaN\n", {"column 'b' holds no number", "data.inputs"});
   refused("a,b\n1,\n,2\n", {"missing in every row"});

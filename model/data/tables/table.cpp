@@ -31,6 +31,8 @@ std::vector<Column> columns_of_csv(const std::string& path, const std::string& k
   std::vector<Column> columns;
   for (const std::string& name : names) {
     if (!table.has(name)) no_column(path, key, name, table.columns);
+    if (std::count(table.columns.begin(), table.columns.end(), name) > 1)
+      throw ConfigError(path, key, "has two columns '" + name + "'", "give them names of their own");
     Column& column = columns.emplace_back();
     for (const CsvRow& row : table.rows) {
       const std::string& cell = row.text(name);
