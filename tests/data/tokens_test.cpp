@@ -97,6 +97,9 @@ TEST(Tokens, WhatIsNoneIsRefusedByName) {
   expect_refused(dir / "none.bin", "none.bin");
   write(dir / "short.bin", llmc(20240520, 4) + bytes_of(tokens));
   expect_refused(dir / "short.bin", "ends after 3 of its 4 tokens");
+  const std::vector<int32_t> wide(40, static_cast<int32_t>(random_int(1, 299)));
+  write(dir / "wide.bin", bytes_of(wide));
+  expect_refused(dir / "wide.bin", "every second half is 0");
   write(dir / "above.bin", bytes_of(tokens));
   expect_refused(dir / "above.bin", "token 2 is word 299, and the net has 256 words", 256);
   write(dir / "floats.npy", data::npy_bytes("<f4", {2}, bytes_of(std::vector<float>{1, 2})));

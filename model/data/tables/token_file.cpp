@@ -70,7 +70,22 @@ TokenFile::Layout TokenFile::layout_of() const {
   const auto magic = number_at<int32_t>(header, 0), tokens = number_at<int32_t>(header, 8);
   if (static_cast<int64_t>(header.size()) == kHeader && (magic == kMagic16 || magic == kMagic32))
     return {.begin = kHeader, .tokens = tokens, .element = magic == kMagic16 ? Element::u16 : Element::u32};
-  return {.element = words_ > kWordsOf16Bits ? Element::u32 : Element::u16};
+  if (words_ > kWordsOf16Bits) return {.element = Element::u32};
+  refuse_wide_tokens(header);
+  return {.element = Element::u16};
+}
+
+// Read by halves, tokens of 32 or 64 bits would be every second one a word 0.
+void TokenFile::refuse_wide_tokens(const std::string& begin) const {
+  const size_t halves = begin.size() / 2;
+  bool zeros = halves >= 16, others = false;
+  for (size_t i = 0; i < halves; ++i) {
+    const bool zero = number_at<uint16_t>(begin, 2 * i) == 0;
+    i % 2 == 1 ? zeros = zeros&& zero : others = others || !zero;
+  }
+  if (zeros && others)
+    throw ConfigError(path_, key_, "holds tokens of 32 bits or more by its begin: every second half is 0",
+                      "write 16 bits (x.astype('uint16').tofile), or a .npy, which tells its type");
 }
 
 TokenFile::Layout TokenFile::numpy_layout() const {

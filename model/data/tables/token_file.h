@@ -33,6 +33,7 @@ class TokenFile {
     Element element = Element::u16;
   };
   Layout layout_of() const;
+  void refuse_wide_tokens(const std::string& begin) const;
   Layout numpy_layout() const;
   Layout index_layout(const std::string& index) const;
 
