@@ -48,6 +48,7 @@ std::unique_ptr<RawArray> GribFields::array(const CfVariable&, const std::shared
 namespace {
 
 constexpr const char* kTorn = "copy or download it again";
+constexpr const char* kHpa = "isobaricInhPa";
 constexpr int64_t kMostMessage = int64_t{1} << 32;  // bytes
 /// The value that ecCodes is asked to use for missing points; its default, 9999, may be a valid height.
 constexpr double kMissing = std::numeric_limits<double>::max();
@@ -133,7 +134,7 @@ GribGrid grid_of(const GribHandle& h) {
   const std::string type = h.text("gridType");
   const bool gaussian = type == "regular_gg";
   if (type != "regular_ll" && !gaussian)
-    throw ArrayError("lies on a grid of type " + type + ", which has no rows and columns of equal length",
+    throw ArrayError("lies on a grid of type " + type + ", which has no rows of latitude, all of one length",
                      "interpolate it to a regular one: cdo -R copy, or grid= when it is retrieved");
   if (h.whole("iScansNegatively") != 0 || h.whole("jPointsAreConsecutive") != 0 ||
       h.whole("alternativeRowScanning") != 0)
@@ -177,7 +178,7 @@ std::string name_of(const GribHandle& h) {
 }
 
 bool is_pressure(const std::string& type) {
-  return type == "isobaricInhPa" || type == "isobaricInPa";
+  return type == kHpa;
 }
 
 std::vector<std::byte> message_at(int fd, const GribMessage& m) {
@@ -296,11 +297,13 @@ GribFields::GribFields(const std::string& path) : path_(path) {
 
 void GribFields::add_field(const GribHandle& h, const GribMessage& message, std::vector<Found>& found) const {
   const GribGrid grid = grid_of(h);
-  const std::string name = name_of(h), type = h.text("typeOfLevel");
+  const std::string name = name_of(h);
+  std::string type = h.text("typeOfLevel");
+  double level = h.has("level") ? h.number("level") : 0;
+  if (type == "isobaricInPa") type = kHpa, level /= 100;  // the form that levels below 1 hPa come in
   auto at = std::find_if(found.begin(), found.end(),
                          [&](const Found& f) { return f.name == name && f.type == type && f.grid == grid; });
   if (at == found.end()) at = found.insert(found.end(), {name, h.text("units"), type, grid, {}});
-  const double level = h.has("level") ? h.number("level") : 0;
   const auto [other, is_new] = at->messages.emplace(std::pair(hours_of(h), level), message);
   if (is_new) return;
   const FileDescriptor file(path_);
@@ -348,11 +351,7 @@ void GribFields::add_variable(const Found& f) {
   CfVariable v{.name = f.name, .element = Element::f64};
   v.dims.push_back(axis("time", "units", "hours since 1970-01-01 00:00:00", {times.begin(), times.end()}));
   if (is_pressure(f.type) || levels.size() > 1) {
-    const bool pascal = f.type == "isobaricInPa";
-    v.dims.push_back(axis(f.type, is_pressure(f.type) ? "units" : "axis",
-                          pascal                ? "Pa"
-                          : is_pressure(f.type) ? "hPa"
-                                                : "Z",
+    v.dims.push_back(axis(f.type, is_pressure(f.type) ? "units" : "axis", is_pressure(f.type) ? "hPa" : "Z",
                           {levels.begin(), levels.end()}));
   }
   v.dims.push_back(axis("latitude", "units", "degrees_north", f.grid.latitude));

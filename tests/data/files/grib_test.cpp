@@ -128,6 +128,23 @@ TEST_F(Grib, FieldsComeByNameLevelPlaceAndTime) {
   EXPECT_EQ(one->info().units, std::vector<std::string>{"K"});
 }
 
+// ecCodes names levels below 1 hPa by another type.
+TEST_F(Grib, LevelsInPascalsAreLevelsOfTheSameVariable) {
+  const auto in_pascals = [](codes_handle* h) {
+    size_t n = 12;
+    codes_set_string(h, "typeOfLevel", "isobaricInPa", &n);
+    codes_set_long(h, "level", 50);
+  };
+  for (const int64_t t : {0, 1}) {
+    append(file, {"t", "isobaricInhPa", 500, 6 * t, random_values(random)}, "regular_ll_pl_grib2");
+    append(file, {.name = "t", .hour = 6 * t, .values = random_values(random), .more = in_pascals},
+           "regular_ll_pl_grib2");
+  }
+  const auto fields = open();
+  EXPECT_EQ(fields->info().channels, (std::vector<std::string>{"t0.5", "t500"}));
+  EXPECT_EQ(fields->info().steps, 2);
+}
+
 TEST_F(Grib, SouthFirstAndGribOneToo) {
   const std::vector<double> values = random_values(random);
   for (const char* sample : {"regular_ll_pl_grib2", "regular_ll_pl_grib1"}) {
