@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <vector>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/inference/weights/file_digest.h"
 #include "model/inference/weights/params.h"
+#include "model/nets/transformer/adapter.h"
 
 namespace isobar::inference {
 namespace {
@@ -25,6 +27,19 @@ const std::string& first_of(const float* second) {
 
 void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
+}
+
+/// Throws for weights in the file that the net does not have; counters are passed over.
+void refuse_other_weights(const plan::Plan& plan, const SafetensorsReader& file) {
+  std::set<std::string> own;
+  for (const plan::Tensor& t : plan.tensors) own.insert(t.name);
+  for (const auto& [name, t] : file.tensors()) {
+    if (!t.floating() || own.contains(name)) continue;
+    const bool adapter = name.ends_with(nets::kLoraA) || name.ends_with(nets::kLoraB);
+    throw ConfigError(file.path().string(), name, "is nothing that this net has",
+                      adapter ? "set train.lora_rank as there, or merge the adapters: isobar export"
+                              : "train the net that the file is of, or leave the tensor out of the file");
+  }
 }
 
 }  // namespace
@@ -128,6 +143,7 @@ void load_first_weights(const fs::path& from, const plan::Plan& plan, float* par
                         const Meeting& all) {
   const auto take = [&](const SafetensorsReader& file) {
     load_weights(plan, file, "", {params, params16}, Absent::adapters_stay);
+    refuse_other_weights(plan, file);
   };
   if (!fs::is_regular_file(from))
     return take(

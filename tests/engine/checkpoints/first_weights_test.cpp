@@ -86,6 +86,20 @@ TEST(FirstWeights, ACounterIsPassedOver) {
   EXPECT_EQ(whole.tensors.at("num_batches_tracked").values.size(), 1u);
 }
 
+TEST(FirstWeights, AWeightThatTheNetLacksIsRefused) {
+  const Folder dir;
+  const inference::TensorFile good =
+      inference::read_safetensors(case_file("weights_with_a_counter.safetensors"));
+  for (const std::string more : {"layers.3.weight", "layers.1.lora_A.weight"}) {
+    std::vector<plan::Tensor> tensors = {{more, {2}}};
+    for (const auto& [name, t] : good.tensors) tensors.push_back({name, t.shape});
+    const std::string path = dir / "more.safetensors";
+    inference::create_safetensors(path, tensors, {});
+    says(refusal_from(path), {"more.safetensors", more.c_str(), "nothing that this net has",
+                              more.find("lora") == std::string::npos ? "leave the tensor out" : "export"});
+  }
+}
+
 TEST(FirstWeights, TensorsThatOverlapAreRefused) {
   says(refusal_from(case_file("weights_overlap.safetensors")),
        {"weights_overlap.safetensors", "layers.0.bias", "layers.1.bias", "they overlap"});
