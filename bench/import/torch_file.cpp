@@ -69,7 +69,7 @@ bool product(int64_t& n, int64_t by) {
 uint32_t weights_in(const TorchPickle& p, std::vector<std::string>& left_out) {
   if (p.at(p.top()).kind != Kind::dictionary) return p.top();
   const auto pairs = p.pairs(p.top());
-  for (const char* name : {"state_dict", "model"})
+  for (const char* name : {"state_dict", "model_state_dict", "model", "module"})
     for (const auto& [key, value] : pairs) {
       if (p.at(key).kind != Kind::text || p.at(key).text != name || p.at(value).kind != Kind::dictionary)
         continue;

@@ -185,7 +185,7 @@ TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
   tensors.push_back({"h.0.attn.bias", {1, 1, 12, 12}});
   values["h.0.attn.bias"].assign(144, 1);
   tensors.push_back({"lm_head.weight", {50, 16}});
-  values["lm_head.weight"].assign(800, 7);
+  values["lm_head.weight"] = values.at("wte.weight");
   const auto write = [&](const std::string& path) {
     inference::create_safetensors(path, tensors, {});
     const inference::SafetensorsWriter out(path, tensors, {});
@@ -203,6 +203,44 @@ TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
     FAIL() << "a tensor that the net lacks is dropped";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("h.0.attn.gate"), std::string::npos) << e.what();
+  }
+}
+
+// DistributedDataParallel, torch.compile and FSDP put names of their own into those of the weights.
+TEST(TransformersFiles, NamesOfWrappersAreTakenAway) {
+  const Folder dir;
+  const std::string from = source_dir() + "/tests/fixtures/transformers/gpt2/";
+  write_atomically(dir / "run.yaml",
+                   json_text(perf::import_model(read_json(from + "config.json"), "config.json"), 1));
+  const inference::TensorFile now = inference::read_safetensors(from + "model.safetensors");
+  const auto written = [&](const std::string& before, const std::string& inside) {
+    std::vector<plan::Tensor> tensors;
+    std::map<std::string, std::string> old;
+    for (const auto& [name, t] : now.tensors) {
+      std::string wrapped = before + name;
+      if (const size_t at = wrapped.find(".h.0."); at != std::string::npos) wrapped.insert(at + 5, inside);
+      tensors.push_back({wrapped, t.shape});
+      old[wrapped] = name;
+    }
+    const std::string path = dir / "wrapped.safetensors";
+    inference::create_safetensors(path, tensors, {});
+    const inference::SafetensorsWriter out(path, tensors, {});
+    for (const plan::Tensor& t : tensors) {
+      const std::vector<double>& v = now.tensors.at(old.at(t.name)).values;
+      const std::vector<float> values(v.begin(), v.end());
+      out.write(t.name, 0, static_cast<int64_t>(values.size()), values.data());
+    }
+    return path;
+  };
+  import_weights(from + "model.safetensors", dir / "run.yaml", dir / "plain");
+  for (const auto& [before, inside] :
+       std::vector<std::pair<std::string, std::string>>{{"module.", ""},
+                                                        {"_orig_mod.", ""},
+                                                        {"module._orig_mod.", "_checkpoint_wrapped_module."},
+                                                        {"_orig_mod.module.", "_orig_mod."},
+                                                        {"_fsdp_wrapped_module.", "_fsdp_wrapped_module."}}) {
+    import_weights(written(before, inside), dir / "run.yaml", dir / "w");
+    EXPECT_EQ(read_file(dir / "w"), read_file(dir / "plain")) << before << inside;
   }
 }
 

@@ -81,23 +81,38 @@ std::string text_of_shape(const std::vector<int64_t>& shape) {
   return "[" + out + "]";
 }
 
+/// A published name, without the parts that PyTorch's wrappers add to it.
+std::string bare_of(std::string name, const nets::PublishedForm& form) {
+  for (const std::string_view inside : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
+    for (size_t at = name.find(inside); at != std::string::npos; at = name.find(inside))
+      name.erase(at, inside.size());
+  for (const std::string_view before : {std::string_view("module."), std::string_view(form.prefix)})
+    if (name.starts_with(before)) name.erase(0, before.size());
+  return name;
+}
+
+std::set<std::string> bare_names(const NamedWeights& file, const nets::PublishedForm& form) {
+  std::set<std::string> out;
+  for (const auto& [name, shape] : file.shapes()) out.insert(bare_of(name, form));
+  return out;
+}
+
 template <class Place>  // (our first element, their first element)
 void each_run(const nets::PublishedTensor::Piece& p, Place&& place) {
   for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride);
 }
 
+using FoundTensors = std::vector<std::pair<std::string, const nets::PublishedTensor*>>;
+
 /// The net's tensors in a file; throws unless the file has all of them and nothing else.
-std::vector<std::pair<std::string, const nets::PublishedTensor*>> found_in(const NamedWeights& file,
-                                                                           const std::string& named,
-                                                                           const Form& form) {
+FoundTensors found_in(const NamedWeights& file, const std::string& named, const Form& form) {
   std::map<std::string, const nets::PublishedTensor*> known;
   for (const nets::PublishedTensor& t : form.published.earlier) known[t.name] = &t;
   for (const nets::PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // override `earlier`
   std::map<std::string, int64_t> elements;                                           // found, by our tensor
-  std::vector<std::pair<std::string, const nets::PublishedTensor*>> out;
+  FoundTensors out;
   for (const auto& [name, shape] : file.shapes()) {
-    const std::string& prefix = form.published.prefix;
-    const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    const std::string bare = bare_of(name, form.published);
     const auto at = known.find(bare);
     if (form.published.unread.contains(bare)) continue;
     if (at == known.end() && !file.floating(name)) continue;  // a counter
@@ -112,15 +127,14 @@ std::vector<std::pair<std::string, const nets::PublishedTensor*>> found_in(const
     for (const nets::PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
     out.emplace_back(name, at->second);
   }
+  const std::set<std::string> there = bare_names(file, form.published);
   for (const plan::Tensor& t : form.own)
     if (elements[t.name] != nets::elements_of(t.shape)) {
-      const auto lacks = std::find_if(form.published.tensors.begin(), form.published.tensors.end(),
-                                      [&](const nets::PublishedTensor& p) {
-                                        return !file.shapes().contains(p.name) &&
-                                               !file.shapes().contains(form.published.prefix + p.name) &&
-                                               std::any_of(p.pieces.begin(), p.pieces.end(),
-                                                           [&](const auto& q) { return q.own == t.name; });
-                                      });
+      const auto lacks = std::find_if(
+          form.published.tensors.begin(), form.published.tensors.end(), [&](const nets::PublishedTensor& p) {
+            return !there.contains(p.name) && std::any_of(p.pieces.begin(), p.pieces.end(),
+                                                          [&](const auto& q) { return q.own == t.name; });
+          });
       if (lacks == form.published.tensors.end())
         throw ConfigError(named, t.name, "is there twice, under two of its names", "leave one of them out");
       throw ConfigError(named, lacks->name, "is missing",
@@ -134,11 +148,11 @@ bool has_adapters(const NamedWeights& file, const Form& form) {
   std::set<std::string> ours;
   for (const plan::Tensor& t : form.own)
     if (of_adapter(t)) ours.insert(t.name);
-  return std::any_of(
-      form.published.tensors.begin(), form.published.tensors.end(), [&](const nets::PublishedTensor& t) {
-        return !t.pieces.empty() && ours.contains(t.pieces[0].own) &&
-               (file.shapes().contains(t.name) || file.shapes().contains(form.published.prefix + t.name));
-      });
+  const std::set<std::string> there = bare_names(file, form.published);
+  return std::any_of(form.published.tensors.begin(), form.published.tensors.end(),
+                     [&](const nets::PublishedTensor& t) {
+                       return !t.pieces.empty() && ours.contains(t.pieces[0].own) && there.contains(t.name);
+                     });
 }
 
 }  // namespace
