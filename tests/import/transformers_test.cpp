@@ -196,6 +196,15 @@ TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
   import_weights(write(dir / "first.safetensors"), dir / "run.yaml", dir / "a");
   import_weights(from + "model.safetensors", dir / "run.yaml", dir / "b");
   EXPECT_EQ(read_file(dir / "a"), read_file(dir / "b"));
+  values["lm_head.weight"][37] += 1;  // of a net that is not tied
+  try {
+    import_weights(write(dir / "untied.safetensors"), dir / "run.yaml", dir / "c");
+    FAIL() << "a head of its own is dropped";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("'lm_head.weight': differs from wte.weight"), std::string::npos)
+        << e.what();
+  }
+  values["lm_head.weight"][37] -= 1;
   tensors.push_back({"h.0.attn.gate", {16}});
   values["h.0.attn.gate"].assign(16, 1);
   try {

@@ -155,6 +155,26 @@ bool has_adapters(const NamedWeights& file, const Form& form) {
                      });
 }
 
+/// Throws when a second name of a tensor has other values than its first.
+void require_one_tensor(const NamedWeights& file, const std::string& named, const Form& form,
+                        const FoundTensors& found) {
+  for (const auto& [name, shape] : file.shapes()) {
+    const auto second = form.published.again.find(bare_of(name, form.published));
+    if (second == form.published.again.end()) continue;
+    for (const auto& [first, t] : found) {
+      if (t->pieces[0].own != second->second) continue;
+      std::vector<float> one(static_cast<size_t>(nets::elements_of(t->shape))), other;
+      if (shape == t->shape) {
+        other.resize(one.size());
+        file.read(first, one.data()), file.read(name, other.data());
+      }
+      if (one != other)
+        throw ConfigError(named, name, "differs from " + first + ", and net.tie_embeddings makes them one",
+                          "say net.tie_embeddings: false");
+    }
+  }
+}
+
 }  // namespace
 
 namespace {
@@ -203,6 +223,7 @@ int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, co
   const bool merges = adapted && spec.train.lora_rank == 0;
   if (adapted && !merges) same_adapters(spec, form, spec.file);
   const auto found = found_in(in, named, form);
+  require_one_tensor(in, named, form, found);
   const HalfFile half(to.string() + ".tmp");
   const fs::path& temp = half.path;
   create_safetensors(temp, form.own, {{"format", "pt"}});

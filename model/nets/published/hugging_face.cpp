@@ -70,8 +70,13 @@ class Form {
     }
     form_.tensors.push_back(std::move(t));
   }
-  // Tensors of theirs that are constants, or a second name of another one
+  // Tensors of theirs that are constants
   void ignore(const std::string& theirs) { form_.unread.insert(theirs); }
+  // A second name of theirs, of a tensor that another name of theirs has
+  void again(const std::string& theirs, const std::string& ours) {
+    ignore(theirs);
+    form_.again[theirs] = ours;
+  }
   // The names without this before them are those of the model without its head, in which the first files are.
   void also_without(const std::string& prefix) {
     for (const PublishedTensor& t : form_.tensors)
@@ -115,7 +120,7 @@ PublishedForm published_form(const GptSpec& n, const std::vector<plan::Tensor>& 
   }
   f.pair("transformer.ln_f", "norm");
   f.also_without("transformer.");
-  n.tie_embeddings ? f.ignore("lm_head.weight") : f.same("lm_head.weight", "head.weight");
+  n.tie_embeddings ? f.again("lm_head.weight", "embed.weight") : f.same("lm_head.weight", "head.weight");
   return f.take(config_of(n));
 }
 
@@ -179,7 +184,7 @@ PublishedForm published_form(const LlamaSpec& n, const std::vector<plan::Tensor>
     f.ignore(theirs + "self_attn.rotary_emb.inv_freq");
   }
   f.same("model.norm.weight", "norm.weight");
-  n.tie_embeddings ? f.ignore("lm_head.weight") : f.same("lm_head.weight", "head.weight");
+  n.tie_embeddings ? f.again("lm_head.weight", "embed.weight") : f.same("lm_head.weight", "head.weight");
   return f.take(config_of(n));
 }
 

@@ -7,6 +7,7 @@
 //         for (int64_t j = 0; j < p.run; ++j)
 //           own[p.own_first + i * p.own_stride + j] -> theirs[p.first + i * p.stride + j * p.step]
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,11 +38,12 @@ struct PublishedAdapters {
 struct PublishedForm {
   std::string program;  // the program that reads it; "": the net has only our form
   PublishedAdapters adapters;
-  std::vector<PublishedTensor> tensors;  // the current form, which is written
-  std::vector<PublishedTensor> earlier;  // tensors that older files have instead
-  std::string prefix;                    // prefix of every name in older files
-  std::set<std::string> unread = {};     // that program's constants and second names of a tensor
-  std::string config = {};               // contents of the config.json beside the weights; "": none
+  std::vector<PublishedTensor> tensors;           // the current form, which is written
+  std::vector<PublishedTensor> earlier;           // tensors that older files have instead
+  std::string prefix;                             // prefix of every name in older files
+  std::set<std::string> unread = {};              // that program's constants and second names of a tensor
+  std::map<std::string, std::string> again = {};  // our tensor, by its second name there
+  std::string config = {};                        // contents of the config.json beside the weights; "": none
 };
 
 /// `own`: Plan::tensors of the net, without adapters or with PublishedForm::adapters.
