@@ -275,6 +275,34 @@ TEST(Zarr, WhatCannotBeReadIsToldInOneLine) {
   expect_config_error([&] { data::open_fields(dir / "other.zip", "data.train", {}); }, {"other.zip", "ZIP"});
 }
 
+TEST(Zarr, WhatTheMetadataAddIsNotPassedOver) {
+  const auto with = [&](const TempDir& dir, const std::function<void(nlohmann::json&)>& change) {
+    const std::string store = fixture_in(dir, 3);
+    damage(store + "/zarr.json", [](std::string& s) {
+      nlohmann::json root = nlohmann::json::parse(s);
+      root.erase("consolidated_metadata");
+      s = root.dump();
+    });
+    damage(store + "/raw/zarr.json", [&](std::string& s) {
+      nlohmann::json j = nlohmann::json::parse(s);
+      change(j);
+      s = j.dump();
+    });
+    return store;
+  };
+  const auto refused = [&](const std::function<void(nlohmann::json&)>& change, const std::string& says) {
+    const TempDir dir;
+    const std::string store = with(dir, change);
+    expect_config_error([&] { data::open_fields(store, "data.train", {"raw"}); }, {store, "'raw'", says});
+  };
+  refused([](nlohmann::json& j) { j["storage_transformers"] = {{{"name", "elsewhere"}}}; }, "elsewhere");
+  refused([](nlohmann::json& j) { j["codecs"][0]["configuration"]["endian"] = "middle"; }, "'middle'");
+  const TempDir dir;
+  const std::string store = with(dir, [](nlohmann::json& j) { j["chunk_key_encoding"] = "default"; });
+  EXPECT_EQ(step_of(*data::open_fields(store, "data.train", {"raw"}).at(0), 2)[0],
+            value_of(0, 2 * kLevels * kPlane));
+}
+
 TEST(Zarr, InspectsAndTriesAsARunDoes) {
   data::require_fields(fixture(3), "data.train", {"sharded"});
   const nlohmann::json j = data::inspect(fixture(3), {"sharded"});

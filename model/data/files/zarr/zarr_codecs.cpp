@@ -209,7 +209,10 @@ ZarrCodecs zarr3_codecs(const json& list) {
     const std::string name = c.is_string() ? c.get<std::string>() : c.at("name").get<std::string>();
     const json configuration = c.is_object() ? c.value("configuration", json::object()) : json::object();
     if (name == "bytes") {
-      codecs.big_endian = configuration.value("endian", std::string("little")) == "big";
+      const std::string endian = configuration.value("endian", std::string("little"));
+      if (endian != "little" && endian != "big")
+        throw ArrayError("is stored with bytes of the order '" + endian + "', which is not read", "");
+      codecs.big_endian = endian == "big";
     } else if (name == "transpose") {
       const json& order = configuration.at("order");
       if (!order.is_array()) throw ArrayError("is transposed by " + order.dump(), "give a list of axes");

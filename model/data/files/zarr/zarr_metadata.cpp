@@ -169,7 +169,8 @@ ZarrMetadata version_3(const std::string& name, const json& array) {
     return m;
   }
   m.chunk = grid.at("configuration").at("chunk_shape").get<Index>();
-  const json encoding = array.value("chunk_key_encoding", json{{"name", "default"}});
+  json encoding = array.value("chunk_key_encoding", json{{"name", "default"}});
+  if (encoding.is_string()) encoding = {{"name", encoding}};
   const bool as_v2 = encoding.value("name", std::string("default")) == "v2";
   m.prefix = as_v2 ? "" : "c";
   m.separator =
@@ -182,6 +183,8 @@ ZarrMetadata version_3(const std::string& name, const json& array) {
   } catch (const ArrayError& e) {
     m.unread = e.what();
   }
+  if (const json change = array.value("storage_transformers", json()); change.is_array() && !change.empty())
+    m.unread = "is stored with " + change.dump() + " (storage_transformers), which is not read";
   m.swap = m.codecs.big_endian;
   m.order = m.codecs.transpose;
   return m;
