@@ -118,10 +118,7 @@ std::string other_grid(const FieldInfo& a, const FieldInfo& b) {
   if (!same_axis(a.latitude, b.latitude))
     return "its latitudes are " + ends_of(b.latitude) + ", and those of " + a.path + " " +
            ends_of(a.latitude);
-  std::vector<double> turned = b.longitude;  // -5 degrees and 355 are one
-  for (size_t i = 0; i < std::min(turned.size(), a.longitude.size()); ++i)
-    turned[i] = a.longitude[i] + std::remainder(turned[i] - a.longitude[i], 360.0);
-  if (!same_axis(a.longitude, turned))
+  if (!same_longitudes(a.longitude, b.longitude))
     return "its longitudes are " + ends_of(b.longitude) + ", and those of " + a.path + " " +
            ends_of(a.longitude);
   return same_axis(a.grid_identity, b.grid_identity)

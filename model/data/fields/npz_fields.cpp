@@ -105,7 +105,7 @@ NpzFields::NpzFields(const std::string& path) : path_(path), store_(open_zarr_st
     } catch (const ConfigError& e) {  // text or objects, or damaged: reading to the end checks the sum
       store_->read(member, {}, head);
       const std::string name = member.substr(0, member.size() - std::strlen(kEnding));
-      variables_.push_back({.id = -1, .name = name, .numeric = false, .type = "no plain numbers"});
+      variables_.push_back({.id = -1, .name = name, .numeric = false, .type = "text or objects"});
       continue;
     }
     names_.push_back(member.substr(0, member.size() - std::strlen(kEnding)));

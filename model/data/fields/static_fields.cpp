@@ -64,6 +64,11 @@ bool same_axis(const std::vector<double>& a, const std::vector<double>& b) {
          });
 }
 
+bool same_longitudes(const std::vector<double>& a, std::vector<double> b) {
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) b[i] = a[i] + std::remainder(b[i] - a[i], 360.0);
+  return same_axis(a, b);
+}
+
 StaticField read_static_field(const std::vector<fs::path>& files, const std::string& key,
                               const std::string& name, const FieldInfo& like, const ChosenGrid& grid) {
   std::vector<std::string> has;
@@ -77,7 +82,7 @@ StaticField read_static_field(const std::vector<fs::path>& files, const std::str
       if (!v || !is_still(*file, *v, p)) continue;
       const CfGrid g = grid_of(*file, *v, p);
       const bool alike = (like.latitude.empty() || same_axis(g.latitude, like.latitude)) &&
-                         (like.longitude.empty() || same_axis(g.longitude, like.longitude)) &&
+                         (like.longitude.empty() || same_longitudes(g.longitude, like.longitude)) &&
                          (like.grid_identity.empty() || same_axis(g.identity, like.grid_identity)) &&
                          g.rows == like.shape.height && g.columns == like.shape.width;
       if (!alike)

@@ -22,5 +22,7 @@ StaticField read_static_field(const std::vector<std::filesystem::path>& files, c
 
 /// True when two axes are equal up to the rounding of f32.
 bool same_axis(const std::vector<double>& a, const std::vector<double>& b);
+/// The same of longitudes, of which -5 degrees and 355 are one.
+bool same_longitudes(const std::vector<double>& a, std::vector<double> b);
 
 }  // namespace isobar::data

@@ -280,6 +280,26 @@ TEST_F(FolderOfTwo, OfTwoGridsOrUnitsAreRefused) {
   refused({"longitudes are 15 to 0", "0 to 15"});
 }
 
+TEST(Conventions, AStaticFileMayCountLongitudesTheOtherWay) {
+  const TempDir dir;
+  write_plain_field(dir / "a.nc", "time", {});
+  const std::vector<double> oro = plain_values(12);
+  PlainVariable west = kPlainColumns, mirrored = kPlainColumns;
+  for (double& x : west.values) x -= 360;
+  std::reverse(mirrored.values.begin(), mirrored.values.end());
+  data::FieldChoice choice;
+  choice.static_fields = {"oro"}, choice.static_file = dir / "b.nc";
+  const auto beside = [&](const PlainVariable& columns) {
+    write_plain(dir / "b.nc", {{"lat", 3}, {"lon", 4}}, {kPlainRows, columns, {"oro", {"lat", "lon"}, oro}});
+    return data::open_fields(dir / "a.nc", "data.train", choice);
+  };
+  const auto files = beside(west);
+  std::vector<float> got(24, NAN);
+  files.at(0)->read(0, files[0]->info().shape, nullptr, got.data());
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(got[12 + i], static_cast<float>(oro[i]));
+  expect_config_error([&] { beside(mirrored); }, {"b.nc", "'oro' lies on another grid"});
+}
+
 TEST(Units, OfOneMeaningAreOne) {
   for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{{"m s**-1", "m s-1"},
                                                                              {"m/s", "m s^-1"},
