@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/import/megatron_arguments.h"
 #include "bench/import/training_log.h"
 #include "bench/logs/forms/line_form.h"
 #include "bench/logs/log_text.h"
@@ -12,57 +13,21 @@ namespace {
 
 constexpr double kMiBInGiB = 1024;
 
-/// The lines like "tensor_model_parallel_size ...... 4" between the marks.
-class Arguments {
- public:
-  explicit Arguments(const std::vector<std::string>& lines, const std::string& file) {
-    bool inside = false;
-    for (const std::string& line : lines) {
-      if (line.find("end of arguments ---") != std::string::npos) {
-        inside = false;
-      } else if (line.find(" arguments ---") != std::string::npos) {
-        if (!values_.empty())
-          throw ConfigError(file, "arguments", "are printed twice: the log holds several runs",
-                            "give each run's part as a file of its own");
-        inside = true;
-      } else if (inside) {
-        take(line);
-      }
-    }
-  }
-  bool empty() const { return values_.empty(); }
-  /// "" when absent or None.
-  std::string text(const std::string& name) const {
-    const auto at = values_.find(name);
-    return at == values_.end() || at->second == "None" ? "" : at->second;
-  }
-  bool yes(const std::string& name) const { return text(name) == "True"; }
-  double number(const std::string& name, double otherwise) const {
-    const std::string t = text(name);
-    char* end = nullptr;
-    const double v = std::strtod(t.c_str(), &end);
-    return t.empty() || *end != 0 ? otherwise : v;
-  }
-
- private:
-  void take(const std::string& line) {
-    const size_t dots = line.find(" ...");
-    if (dots == std::string::npos) return;
-    const size_t begin = line.find_last_of(" \t", dots - 1);
-    const size_t end = line.find_first_not_of(". ", dots);
-    values_[line.substr(begin + 1, dots - begin - 1)] = end == std::string::npos ? "" : line.substr(end);
-  }
-  std::map<std::string, std::string> values_;
-};
-
-std::string precision_of(const Arguments& a) {
+std::string precision_of(const MegatronArguments& a) {
   if (!a.text("fp4").empty() && a.text("fp4") != "False") return "nvfp4";
   if (!a.text("fp8").empty() && a.text("fp8") != "False")
     return a.text("fp8_recipe") == "mxfp8" ? "mxfp8" : "fp8";
+  if (a.yes("fp8_hybrid") || a.yes("fp8_e4m3")) return "fp8";  // until 2023, and of Megatron-DeepSpeed
+  if (a.neox()) return a.text("precision") == "bfloat16" ? "bf16" : a.text("precision");
   return a.yes("bf16") ? "bf16" : a.yes("fp16") ? "fp16" : "fp32";
 }
 
-std::string zero_of(const Arguments& a) {
+/// "": DeepSpeed shards by its own configuration, which the log does not show.
+std::string zero_of(const MegatronArguments& a, std::optional<double> deepspeed) {
+  if (a.yes("deepspeed")) {
+    const double stage = deepspeed.value_or(a.number("zero_stage", -1));
+    return stage < 0 ? "" : std::to_string(std::llround(stage));
+  }
   if (a.yes("use_torch_fsdp2")) return "3";
   if (a.yes("use_megatron_fsdp") || a.yes("use_custom_fsdp")) {
     const std::string s = a.text("data_parallel_sharding_strategy");
@@ -72,15 +37,18 @@ std::string zero_of(const Arguments& a) {
 }
 
 /// Transformer Engine uses flash kernels by default; Megatron's own layers fuse the softmax.
-std::string attention_of(const Arguments& a) {
-  const std::string backend = a.text("attention_backend");
+std::string attention_of(const MegatronArguments& a) {
+  const std::string backend = a.text("attention_backend") + a.text("attention_config");
   if (backend.find("unfused") != std::string::npos) return "fused";
-  if (a.yes("use_flash_attn") || backend.find("flash") != std::string::npos) return "flash2";
+  for (const char* flag : {"use_flash_attn", "use_flash_attn_v2", "use_flash_attn_builder"})
+    if (a.yes(flag)) return "flash2";
+  if (backend.find("flash") != std::string::npos) return "flash2";
+  if (a.yes("use_flash_attn_v1") || a.yes("use_flash_attn_triton")) return "flash1";
   return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
 }
 
 /// The number of layers without experts by moe_layer_freq: every how many, or a list of 0 and 1.
-std::optional<double> dense_layers_of(const Arguments& a) {
+std::optional<double> dense_layers_of(const MegatronArguments& a) {
   const std::string freq = a.text("moe_layer_freq");
   const double layers = a.number("num_layers", 0), every = a.number("moe_layer_freq", 1);
   if (!freq.starts_with("["))
@@ -91,7 +59,7 @@ std::optional<double> dense_layers_of(const Arguments& a) {
   return zeros + ones == layers ? std::optional(zeros) : std::nullopt;
 }
 
-void read_experts(const Arguments& a, LoggedRun& r) {
+void read_experts(const MegatronArguments& a, LoggedRun& r) {
   r.set("ep", a.number("expert_model_parallel_size", 1));
   const double ffn = a.number("moe_ffn_hidden_size", a.number("ffn_hidden_size", 0));
   for (const auto& [column, v] : {std::pair{"experts", a.number("num_experts", 0)},
@@ -110,7 +78,7 @@ void read_experts(const Arguments& a, LoggedRun& r) {
     r.open["arch"] = "has shared experts of another width (moe_shared_expert_intermediate_size)";
 }
 
-void read_latent_attention(const Arguments& a, LoggedRun& r) {
+void read_latent_attention(const MegatronArguments& a, LoggedRun& r) {
   constexpr double kRope = 64;  // of a key, in tables
   for (const char* name : {"q_lora_rank", "kv_lora_rank", "v_head_dim"}) r.set(name, a.number(name, 0));
   r.set("qk_head_dim", a.number("qk_head_dim", 0) + a.number("qk_pos_emb_head_dim", kRope));
@@ -122,38 +90,84 @@ void read_latent_attention(const Arguments& a, LoggedRun& r) {
       r.open["arch"] = std::string("has latent attention without ") + name + ", which is not read";
 }
 
-/// The kind of net, or why it is none that is read: layers of other kinds would be priced as these.
-void read_kind(const Arguments& a, LoggedRun& r) {
+/// Why the net is none that is read, "" when it is: layers of other kinds would be priced as these.
+std::string other_net(const MegatronArguments& a) {
+  for (const char* name : {"is_hybrid_model", "hybrid_override_pattern", "hybrid_layer_pattern",
+                           "heterogeneous_layers_config_path", "experimental_attention_variant",
+                           "decoder_seq_length", "vision_pretraining", "retro_add_retriever"})
+    if (a.said(name)) return std::string("is by ") + name + " a net of other layers, which is not read";
+  if (a.text("spec").find("mamba") != std::string::npos)
+    return "is by spec " + a.text("spec") + ", which is not read";
+  if (a.number("mtp_num_layers", 0) > 0) return "has layers of mtp_num_layers, which are not priced";
+  const std::string window = a.text("window_size");  // "(127, 0)": keys before and after
+  if (const double keys = logs::number_after(window, "(").value_or(-1);
+      keys >= 0 && keys + 1 < a.number("seq_length", 0))
+    return "has attention within the window_size " + window + ", which is not read";
+  // A list of Megatron-DeepSpeed, [1] without experts
+  if (const std::string experts = a.text("num_experts"); experts.starts_with("[") && experts != "[1]")
+    return "has experts of Megatron-DeepSpeed (num_experts " + experts + "), which are not read";
+  return "";
+}
+
+/// The same of GPT-NeoX, whose gated widths follow rules of several versions.
+std::string other_net_of_neox(const MegatronArguments& a) {
+  const std::string attention = a.text("attention_config"), activation = a.text("activation");
+  for (const char* other : {"mamba", "rwkv", "sparse", "local", "bigbird", "bslongformer", "gmlp"})
+    if (attention.find(other) != std::string::npos)
+      return std::string("has '") + other + "' in its attention_config, which is not read";
+  if (a.number("moe_num_experts", 1) > 1) return "has experts of GPT-NeoX, which are not read";
+  if (activation.find("glu") != std::string::npos || a.text("mlp_type") == "llama")
+    return "has gated layers of GPT-NeoX, whose width is not read";
+  return "";
+}
+
+void read_kind(const MegatronArguments& a, LoggedRun& r) {
   const bool experts = a.number("num_experts", 0) > 0, latent = a.yes("multi_latent_attention");
   if (experts) read_experts(a, r);
   if (latent) read_latent_attention(a, r);
   if (latent && !experts && !a.yes("swiglu")) r.open["arch"] = "has latent attention without swiglu";
-  const auto said = [&](const char* name) { return !a.text(name).empty() && a.text(name) != "False"; };
-  for (const char* name : {"is_hybrid_model", "hybrid_override_pattern", "hybrid_layer_pattern",
-                           "heterogeneous_layers_config_path", "experimental_attention_variant"})
-    if (said(name))
-      r.open["arch"] = std::string("is by ") + name + " a net of other layers, which is not read";
-  if (a.text("spec").find("mamba") != std::string::npos)
-    r.open["arch"] = "is by spec " + a.text("spec") + ", which is not read";
-  if (a.number("mtp_num_layers", 0) > 0)
-    r.open["arch"] = "has layers of mtp_num_layers, which are not priced";
+  std::string other = other_net(a);
+  if (other.empty() && a.neox()) other = other_net_of_neox(a);
+  if (!other.empty()) r.open["arch"] = other;
   if (r.open.contains("arch")) return;
   r.set("arch", experts ? (latent ? "moe-mla" : "moe") : latent ? "mla" : a.yes("swiglu") ? "llama" : "gpt");
 }
 
+/// Whole layers under the names of before mid-2022, which DeepSpeed's forks and GPT-NeoX keep.
+bool recomputes_by_older_names(const MegatronArguments& a) {
+  return a.yes("checkpoint_activations") || a.said("activations_checkpoint_method");
+}
+
 /// Sets the recomputation; of the modules that may be named only the core of attention is priced.
-void read_recompute(const Arguments& a, LoggedRun& r) {
-  const std::string recompute = a.text("recompute_granularity"), modules = a.text("recompute_modules");
-  const bool selective = recompute == "selective";
-  if (selective && !modules.empty() && modules != "['core_attn']")
+void read_recompute(const MegatronArguments& a, LoggedRun& r) {
+  std::string recompute = a.text("recompute_granularity"), method = a.text("recompute_method");
+  const std::string modules = a.text("recompute_modules");
+  const bool older = recompute.empty() && recomputes_by_older_names(a);
+  if (older) recompute = "full", method = a.text("activations_checkpoint_method");
+  if (recompute == "selective" && !modules.empty() && modules != "['core_attn']")
     r.open["recompute"] = "is selective of the modules " + modules + ", of which core_attn alone is read";
   else
     r.set("recompute", recompute.empty() ? "none" : recompute);
-  if (recompute == "full" && a.text("recompute_method") == "block")
-    r.set("recomputed_layers", a.number("recompute_num_layers", 1));
+  if (recompute == "full" && method == "block")
+    r.set("recomputed_layers",
+          a.number(older ? "activations_checkpoint_num_layers" : "recompute_num_layers", 1));
 }
 
-void read_arguments(const Arguments& a, LoggedRun& r) {
+/// Notes settings that change a step's time or memory and have no column.
+void note_unread(const MegatronArguments& a, LoggedRun& r) {
+  const auto note = [&](const std::string& name) {
+    r.notes.push_back(name + " " + a.text(name) + " is not read: the run is priced as one without it");
+  };
+  for (const char* name : {"pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers",
+                           "decoder_last_pipeline_num_layers", "optimizer_cpu_offload", "cpu_optimizer",
+                           "cpu_offloading", "fine_grained_activation_offloading"})
+    if (a.said(name)) note(name);
+  const double tp = a.number("tensor_model_parallel_size", 1);
+  if (a.number("num_experts", 0) > 0 && a.number("expert_tensor_parallel_size", tp) != tp)
+    note("expert_tensor_parallel_size");
+}
+
+void read_arguments(const MegatronArguments& a, std::optional<double> deepspeed, LoggedRun& r) {
   const auto count = [&](const char* column, const char* name, double otherwise = 0) {
     if (const double v = a.number(name, otherwise); v > 0) r.set(column, v);
   };
@@ -163,12 +177,14 @@ void read_arguments(const Arguments& a, LoggedRun& r) {
   count("heads", "num_attention_heads");
   count("head_dim", "kv_channels");
   if (a.yes("group_query_attention")) count("kv_heads", "num_query_groups");
+  count("kv_heads", "num_key_value_heads");  // of DeepSpeed's forks
   count("vocab", "padded_vocab_size");
   count("seq_len", "seq_length");
   count("gpus", "world_size");
   count("tp", "tensor_model_parallel_size");
   count("cp", "context_parallel_size", 1);
   count("pp", "pipeline_model_parallel_size");
+  if (a.neox() && r.number("pp") == 0) r.set("pp", 1);
   count("vpp", "virtual_pipeline_model_parallel_size", 1);
   count("micro_batch", "micro_batch_size");
   count("global_batch", "global_batch_size");
@@ -176,18 +192,37 @@ void read_arguments(const Arguments& a, LoggedRun& r) {
   read_kind(a, r);
   r.set("schedule", a.number("virtual_pipeline_model_parallel_size", 1) > 1 ? "interleaved-1F1B" : "1F1B");
   r.set("sequence_parallel", a.yes("sequence_parallel") ? "y" : "n");
-  r.set("zero_stage", zero_of(a));
+  if (const std::string zero = zero_of(a, deepspeed); !zero.empty()) r.set("zero_stage", zero);
   r.set("precision", precision_of(a));
   r.set("attention_kernel", attention_of(a));
   read_recompute(a, r);
+  note_unread(a, r);
+}
+
+/// The stage of DeepSpeed's own configuration: "[config.py:964:print]   zero_optimization_stage ...... 2"
+std::optional<double> deepspeed_stage(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines)
+    if (const auto rest = logs::text_after(line, "zero_optimization_stage "))
+      return logs::number_at(rest->substr(std::min(rest->find_first_not_of('.'), rest->size())));
+  return std::nullopt;
+}
+
+/// "building GPT model ...", of which other words are nets of other layers
+void read_building(const std::string& line, LoggedRun& r) {
+  const size_t end = line.find(" model ...");
+  if (!line.starts_with("building ") || end == std::string::npos || end < 9) return;
+  const std::string name = line.substr(9, end - 9);
+  if (name == "GPT" || name == "GPT2" || name == "BERT") return;
+  r.cells.erase("arch");
+  r.open["arch"] = "is by 'building " + name + " model' a net of other layers, which is not read";
 }
 
 }  // namespace
 
 void read_megatron_log(const std::string& text, LoggedRun& r) {
   const std::vector<std::string> lines = logs::log_lines(text);
-  const Arguments arguments(lines, r.file);
-  if (!arguments.empty()) read_arguments(arguments, r);
+  const MegatronArguments arguments(lines, r.file);
+  if (!arguments.empty()) read_arguments(arguments, deepspeed_stage(lines), r);
   if (r.number("dp") > 0)
     refuse_disagreement(r.file, "world_size", r.number("gpus"),
                         r.number("dp") * r.number("tp") * r.number("cp") * r.number("pp"),
@@ -198,6 +233,7 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
   StepLines taken(r.file);
   StepPace pace;
   for (const std::string& line : lines) {
+    read_building(line, r);
     // "> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
     if (line.find("padded vocab") != std::string::npos)
       if (const auto v = logs::number_after(line, "new size:")) r.set("vocab", *v);

@@ -108,6 +108,99 @@ TEST_F(OddLogs, MegatronsRecipesOfFp8AreOfDifferentScales) {
   EXPECT_EQ(read(megatron({{"fp8", "e4m3"}, {"fp8_recipe", "mxfp8"}})).cells.at("precision"), "mxfp8");
 }
 
+TEST_F(OddLogs, MegatronsOlderNamesAreRead) {
+  EXPECT_EQ(read(megatron({{"checkpoint_activations", "True"}})).cells.at("recompute"), "full");
+  EXPECT_EQ(read(megatron({{"checkpoint_activations", "False"}})).cells.at("recompute"), "none");
+  const LoggedRun block = read(
+      megatron({{"activations_checkpoint_method", "block"}, {"activations_checkpoint_num_layers", "5"}}));
+  EXPECT_EQ(block.cells.at("recompute"), "full");
+  EXPECT_EQ(block.cells.at("recomputed_layers"), "5");
+  EXPECT_EQ(read(megatron({{"fp8_e4m3", "False"}, {"fp8_hybrid", "True"}})).cells.at("precision"), "fp8");
+}
+
+TEST_F(OddLogs, DeepSpeedsForkOfMegatronHasOtherArguments) {
+  const std::map<std::string, std::string> fork = {
+      {"deepspeed", "True"}, {"zero_stage", "1.0"}, {"num_experts", "[1]"}, {"num_key_value_heads", "8"}};
+  const LoggedRun r = read(megatron(fork));
+  EXPECT_EQ(r.cells.at("zero_stage"), "1");
+  EXPECT_EQ(r.cells.at("kv_heads"), "8");
+  const std::string stage =
+      "[2023-08-08 16:28:39,800] [INFO] [config.py:964:print]   zero_optimization_stage ...... 2\n";
+  EXPECT_EQ(read(megatron(fork, stage)).cells.at("zero_stage"), "2") << "DeepSpeed's own configuration";
+  auto experts = fork;
+  experts["num_experts"] = "[8]";
+  says(refusal(megatron(experts)), {"'arch'", "num_experts [8]", "--config"});
+}
+
+TEST_F(OddLogs, MegatronsNetsOfOtherLayersAreNamed) {
+  says(refusal(megatron({{"window_size", "(127, 0)"}})), {"'arch'", "window_size (127, 0)"});
+  EXPECT_EQ(read(megatron({{"window_size", "(4095, 0)"}})).cells.at("arch"), "llama") << "the whole sequence";
+  says(refusal(megatron({{"decoder_seq_length", "128"}})), {"'arch'", "decoder_seq_length"});
+  says(refusal(megatron({}, "building T5 model ...\n")), {"'arch'", "'building T5 model'"});
+  EXPECT_EQ(read(megatron({}, "building GPT model ...\n")).cells.at("arch"), "llama");
+}
+
+TEST_F(OddLogs, WhatMegatronsColumnsLeaveOutIsNoted) {
+  for (const char* name : {"decoder_first_pipeline_num_layers", "optimizer_cpu_offload"})
+    says(note_of(read(megatron({{name, "15"}}))), {name, "15 is not read"});
+  EXPECT_TRUE(
+      read(megatron({{"optimizer_cpu_offload", "False"}, {"padded_vocab_size", "32000"}})).notes.empty());
+  says(note_of(read(megatron({}))), {"vocabulary", "50304"});
+}
+
+/// GPT-NeoX's arguments, each with where its value is from, and seven iterations.
+std::string neox(const std::map<std::string, std::string>& others) {
+  std::map<std::string, std::string> a = {{"activation", "gelu"},
+                                          {"attention_config", "['flash', 'flash']"},
+                                          {"checkpoint_activations", "True"},
+                                          {"deepspeed", "True"},
+                                          {"hidden_size", "4096"},
+                                          {"mlp_type", "regular"},
+                                          {"model_parallel_size", "2"},
+                                          {"num_attention_heads", "32"},
+                                          {"num_layers", "32"},
+                                          {"padded_vocab_size", "50432"},
+                                          {"pipe_parallel_size", "0"},
+                                          {"precision", "bfloat16"},
+                                          {"seq_length", "2048"},
+                                          {"train_batch_size", "512"},
+                                          {"train_micro_batch_size_per_gpu", "4"},
+                                          {"world_size", "32"},
+                                          {"zero_stage", "1"}};
+  for (const auto& [key, value] : others) a[key] = value;
+  std::string text = "-------------------- arguments --------------------\n";
+  for (const auto& [key, value] : a) {
+    std::string line = "  " + key + " " + std::string(32 - key.size(), '.') + " " + value;
+    line.resize(std::max<size_t>(64, line.size()), '.');
+    text += line + (key == "activation" ? "default\n" : "updated\n");
+  }
+  text += "---------------- end of arguments ----------------\n";
+  for (int i = 1; i <= 7; ++i)
+    text += printed(
+        " samples/sec: %.3f | iteration %8d/  143000 | elapsed time per iteration (ms): %.1f | lm_loss: "
+        "1.1E+01 | number of skipped iterations:   0 |\n",
+        64.0, 10 * i, 8000.0);
+  return text;
+}
+
+TEST_F(OddLogs, GptNeoxsArgumentsAreReadByTheirOwnNames) {
+  const LoggedRun r = read(neox({}));
+  for (const auto& [column, cell] : {std::pair{"arch", "gpt"},
+                                     {"layers", "32"},
+                                     {"tp", "2"},
+                                     {"pp", "1"},
+                                     {"micro_batch", "4"},
+                                     {"global_batch", "512"},
+                                     {"precision", "bf16"},
+                                     {"zero_stage", "1"},
+                                     {"recompute", "full"},
+                                     {"attention_kernel", "flash2"}})
+    EXPECT_EQ(r.cells.at(column), cell) << column;
+  EXPECT_EQ(r.seconds(), 8);
+  says(refusal(neox({{"mlp_type", "llama"}})), {"'arch'", "gated", "--config"});
+  says(refusal(neox({{"attention_config", "['mamba', 'global']"}})), {"'arch'", "mamba"});
+}
+
 TEST_F(OddLogs, ARunsOnlyTimeIsNoted) {
   const std::string all = megatron({});
   const LoggedRun r = read(all.substr(0, all.find("iteration        2/")));
