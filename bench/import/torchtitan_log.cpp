@@ -153,6 +153,7 @@ void read_recompute(const std::string& line, LoggedRun& r) {
 void read_applied(const std::string& line, LoggedRun& r) {
   if (has(line, "Applied FSDP") || has(line, "Applied HSDP")) r.set("zero_stage", 3);
   if (has(line, "activation checkpointing to the model")) read_recompute(line, r);
+  if (has(line, "each TransformerBlock with torch.compile")) r.set("compiled", "y");
   if (has(line, "Float8Linear") || (has(line, "Float8 ") && has(line, "training active")))
     r.set("precision", "fp8");
   if (has(line, "MXFP8 training active") || has(line, "MXLinear")) {
@@ -188,6 +189,7 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   r.set("recompute", "none");
   r.set("schedule", "1F1B");
   r.set("zero_stage", 0);
+  r.set("compiled", "n");
   bool validated = false;
   double capacity = 0;
   for (const std::string& line : logs::log_lines(text)) {

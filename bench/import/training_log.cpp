@@ -17,7 +17,7 @@ namespace isobar::foreign {
 namespace {
 
 // In the order of the table's columns.
-constexpr std::array<const char*, 40> kColumns{"row_id",
+constexpr std::array<const char*, 41> kColumns{"row_id",
                                                "source",
                                                "framework",
                                                "model_name",
@@ -55,6 +55,7 @@ constexpr std::array<const char*, 40> kColumns{"row_id",
                                                "recomputed_layers",
                                                "schedule",
                                                "attention_kernel",
+                                               "compiled",
                                                "step_time_s",
                                                "memory_gb"};
 
@@ -223,6 +224,8 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   }
   if (!config.empty()) add_config(r, config);
   refuse_gaps(r, config);
+  if (r.cells["vocab"].empty() && r.cells["arch"] != VitSpec::kKind)
+    r.notes.insert(r.notes.begin(), "no line says how large the vocabulary is: 50304 is taken");
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
   if (const double places = r.number("tp") * std::max(1.0, r.number("cp")) * std::max(1.0, r.number("pp"));

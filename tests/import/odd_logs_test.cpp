@@ -278,6 +278,20 @@ TEST_F(OddLogs, TorchtitansRatesContainAllOfTheClock) {
   EXPECT_NEAR(read(head.substr(0, head.find("[titan] 2025")) + validates).seconds(), 8192 / 6500.0, 1e-9);
 }
 
+TEST_F(OddLogs, TorchtitansCompilationIsRead) {
+  EXPECT_EQ(read(titan(kLlama, "")).cells.at("compiled"), "n");
+  EXPECT_EQ(read(titan(kLlama, "[titan] x - Compiling each TransformerBlock with torch.compile\n"))
+                .cells.at("compiled"),
+            "y");
+}
+
+TEST_F(OddLogs, AGatedNetWithoutItsWidthIsNotRead) {
+  says(refusal(titan("[titan] x - Building llama3 8B with TransformerModelArgs(dim=4096, n_layers=32, "
+                     "n_heads=32, vocab_size=128256)\n",
+                     "")),
+       {"'ffn_hidden'", "--config"});
+}
+
 std::string mlperf_event(double at, const char* key, const std::string& value, const std::string& metadata) {
   return printed(":::MLLOG {\"time_ms\": %.0f, \"key\": \"%s\", \"value\": %s, \"metadata\": {%s}}\n",
                  1.7e12 + 1e3 * at, key, value.c_str(), metadata.c_str());
