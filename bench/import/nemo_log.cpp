@@ -52,6 +52,32 @@ json experiment_in(const std::vector<std::string>& lines, const std::string& fil
   return yaml.empty() ? json() : parse_yaml(yaml, file);
 }
 
+void read_experts(const json& model, bool gated, LoggedRun& r) {
+  const auto number = [&](const char* key, double otherwise) {
+    return model.contains(key) && model[key].is_number() ? model[key].get<double>() : otherwise;
+  };
+  r.set("experts", number("num_moe_experts", 0));
+  r.set("top_k", number("moe_router_topk", 2));
+  r.set("ep", number("expert_model_parallel_size", 1));
+  r.set("expert_ffn", number("moe_ffn_hidden_size", r.number("ffn_hidden")));
+  r.set("arch", "moe");
+  if (gated) return;
+  r.cells.erase("arch");
+  r.open["arch"] = "has experts without swiglu, which are not priced";
+}
+
+/// Nodes times devices, which the count of processes has to agree with.
+void check_devices(const json& experiment, LoggedRun& r) {
+  const json trainer = experiment.is_object() ? experiment.value("trainer", json()) : json();
+  if (!trainer.is_object()) return;
+  const json devices = trainer.value("devices", json()), nodes = trainer.value("num_nodes", json());
+  if (!devices.is_number() || !nodes.is_number() || !(devices.get<double>() > 0)) return;
+  const double all = devices.get<double>() * nodes.get<double>();
+  if (r.number("gpus") == 0) r.set("gpus", all);
+  refuse_disagreement(r.file, "processes", r.number("gpus"), all, "trainer.devices and trainer.num_nodes",
+                      1.001);
+}
+
 void read_experiment(const json& j, LoggedRun& r) {
   if (!j.is_object() || !j.contains("model") || !j["model"].is_object()) return;
   const json& m = j["model"];
@@ -62,7 +88,8 @@ void read_experiment(const json& j, LoggedRun& r) {
     return from.is_object() && from.contains(key) && from[key].is_string() ? from[key].get<std::string>()
                                                                            : std::string();
   };
-  r.set("arch", word(m, "activation").find("swiglu") != std::string::npos ? "llama" : "gpt");
+  const bool gated = word(m, "activation").find("glu") != std::string::npos;
+  r.set("arch", gated ? "llama" : "gpt");
   for (const auto& [column, key] : {std::pair{"layers", "num_layers"},
                                     {"hidden", "hidden_size"},
                                     {"ffn_hidden", "ffn_hidden_size"},
@@ -77,6 +104,7 @@ void read_experiment(const json& j, LoggedRun& r) {
                                     {"micro_batch", "micro_batch_size"},
                                     {"global_batch", "global_batch_size"}})
     count(column, key);
+  if (m.contains("num_moe_experts") && m["num_moe_experts"].is_number()) read_experts(m, gated, r);
   const auto yes = [&](const char* key) {
     return m.contains(key) && m[key].is_boolean() && m[key].get<bool>();
   };
@@ -102,7 +130,8 @@ void read_experiment(const json& j, LoggedRun& r) {
 }  // namespace
 
 void read_nemo_log(const std::string& text, LoggedRun& r) {
-  read_experiment(experiment_in(logs::log_lines(text, logs::Times::taken_off), r.file), r);
+  const json experiment = experiment_in(logs::log_lines(text, logs::Times::taken_off), r.file);
+  read_experiment(experiment, r);
   StepLines taken(r.file);  // progress bars are redrawn within a step
   StepPace pace;
   for (const std::string& line : logs::log_lines(text)) {
@@ -116,6 +145,7 @@ void read_nemo_log(const std::string& text, LoggedRun& r) {
     pace.add(line, (*q)[logs::LogQuantity::step], (*q)[logs::LogQuantity::consumed_samples], *seconds,
              r.second);
   }
+  check_devices(experiment, r);
 }
 
 }  // namespace isobar::foreign

@@ -346,5 +346,33 @@ TEST_F(OddLogs, NemosLinesAreCheckedByTheLaunchersClock) {
   says(refusal(lines(3000, 3), run), {"the log's clock"});
 }
 
+std::string nemo1(const std::string& more, int nodes = 4) {
+  return "[NeMo I 2024-02-05 18:20:31 x:37] \n    ************** Experiment configuration ***********\n"
+         "[NeMo I 2024-02-05 18:20:31 x:38] \n    trainer:\n      devices: 8\n      num_nodes: " +
+         std::to_string(nodes) +
+         "\n      precision: bf16\n    model:\n      micro_batch_size: 2\n      global_batch_size: 256\n"
+         "      tensor_model_parallel_size: 4\n      pipeline_model_parallel_size: 1\n"
+         "      encoder_seq_length: 2048\n      num_layers: 32\n      hidden_size: 4096\n"
+         "      ffn_hidden_size: 14336\n      num_attention_heads: 32\n" +
+         more +
+         "    \n[NeMo I 2024-02-05 18:20:44 x:253] ready\n"
+         "All distributed processes registered. Starting with 32 processes\n"
+         "Epoch 0: :   1%| | 1/9 [00:28<46:39, global_step=0.000, train_step_timing in s=28.30]\n"
+         "Epoch 0: :   2%| | 2/9 [00:32<26:40, global_step=1.000, train_step_timing in s=4.30]\n";
+}
+
+TEST_F(OddLogs, NemosExpertsAndGatesAreRead) {
+  const LoggedRun r =
+      read(nemo1("      activation: fast-swiglu\n      num_moe_experts: 8\n      moe_router_topk: 2\n"
+                 "      expert_model_parallel_size: 4\n"));
+  for (const auto& [column, cell] :
+       {std::pair{"arch", "moe"}, {"experts", "8"}, {"top_k", "2"}, {"ep", "4"}, {"expert_ffn", "14336"}})
+    EXPECT_EQ(r.cells.at(column), cell) << column;
+  EXPECT_EQ(read(nemo1("      activation: geglu\n")).cells.at("arch"), "llama");
+  EXPECT_EQ(read(nemo1("      activation: gelu\n")).cells.at("arch"), "gpt");
+  says(refusal(nemo1("      activation: gelu\n      num_moe_experts: 8\n")), {"'arch'", "swiglu"});
+  says(refusal(nemo1("      activation: gelu\n", 2)), {"'processes'", "32", "16"});
+}
+
 }  // namespace
 }  // namespace isobar::foreign
