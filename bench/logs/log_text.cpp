@@ -203,6 +203,8 @@ std::string log_text(const std::string& file) {
     if (bytes.starts_with(begin))
       throw ConfigError(file, "", std::string("is compressed, as ") + program + " undoes it",
                         std::string(program) + " it first");
+  if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff"))
+    throw ConfigError(file, "", "is in UTF-16, as PowerShell writes it", "iconv -f UTF-16 -t UTF-8 it first");
   return bytes;
 }
 

@@ -135,6 +135,11 @@ TEST_F(ForeignLogs, LaunchersLabelsAreTakenOffAndWordsOfTheLogAreNot) {
   EXPECT_EQ(logs::log_lines(many("alice: # size", 10) + many("step: 10", 11))[0], "alice: # size");
 }
 
+TEST_F(ForeignLogs, ALogInUtf16IsNamed) {
+  const std::string file = write("w.log", std::string("\xff\xfe") + "s" + std::string(1, '\0'));
+  says(refusal([&] { logs::log_text(file); }), {"UTF-16", "iconv"});
+}
+
 TEST_F(ForeignLogs, TheClockOfALineIsSecondsSince1970) {
   EXPECT_EQ(logs::clock_in("[1970-01-01 00:00:01] x"), std::nullopt);  // logs are of this century
   EXPECT_EQ(logs::clock_in(" [2000-03-01 00:00:00] x"), 951868800.0);
