@@ -19,6 +19,8 @@ namespace isobar::foreign {
 namespace {
 
 constexpr const char* kKnown[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"};
+constexpr const char* kOthers[] = {"sendrecv_perf", "reduce_perf", "gather_perf", "scatter_perf",
+                                   "hypercube_perf"};
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
@@ -39,6 +41,14 @@ std::string named_in(const std::string& text) {
   return "";
 }
 
+/// The collective, or the program of nccl-tests that measures none of kKnown.
+std::string program_in(const std::string& line) {
+  if (const std::string known = named_in(line); !known.empty()) return known;
+  for (const char* other : kOthers)
+    if (line.find(other) != std::string::npos) return other;
+  return "";
+}
+
 // The predictor's terms of a ring (perfmodel/step/collective.h) for one tier.
 struct Link {
   double messages = 0, bytes = 0;  // sequential messages; bytes on a rank's link
@@ -55,7 +65,7 @@ Link ring_of(const CollectiveTime& c, const perf::Machine& m) {
 /// "#  Rank  0 Group  0 Pid   1000 on  node00 device  0 [0x01] NVIDIA A100-SXM4-80GB"
 struct RankLine {
   int64_t rank = 0, group = 0;
-  std::string host, device;
+  std::string host, device, place;  // place: number and bus of the device, "0 [0x01]"
 };
 
 std::optional<RankLine> rank_in(const std::string& line, const std::vector<std::string>& words) {
@@ -67,8 +77,10 @@ std::optional<RankLine> rank_in(const std::string& line, const std::vector<std::
   for (size_t i = 3; i + 1 < words.size(); ++i) {
     if (words[i] == "Group" && number_of(words[i + 1], &v)) out.group = std::llround(v);
     if (words[i] == "on") out.host = words[i + 1];
-    if (words[i] == "device" && i + 3 < words.size())
+    if (words[i] == "device" && i + 3 < words.size()) {
       out.device = line.substr(line.find(words[i + 3], line.find("device")));
+      out.place = words[i + 1] + " " + words[i + 2];
+    }
   }
   return out;
 }
@@ -110,6 +122,21 @@ std::pair<int64_t, int64_t> world_of(const std::string& file, const std::vector<
                             " ranks, and the first " + std::to_string(first.size()),
                         "measure with groups of one size");
   return {static_cast<int64_t>(first.size()), static_cast<int64_t>(std::max<size_t>(1, hosts.size()))};
+}
+
+/// Throws ConfigError where two ranks of a host have one device: names of hosts that are alike, as in
+/// containers, hide how many there are.
+void refuse_shared_devices(const std::string& file, const std::vector<RankLine>& lines) {
+  std::map<std::string, int64_t> by_place;
+  for (const RankLine& l : lines) {
+    if (l.place.empty()) continue;
+    const auto [at, is_new] = by_place.emplace(l.host + " device " + l.place, l.rank);
+    if (is_new) continue;
+    throw ConfigError(file, "Rank",
+                      std::to_string(l.rank) + " is on " + at->first + ", as rank " +
+                          std::to_string(at->second) + ": its hosts have one name, or ranks share a GPU",
+                      "give each host's own name in these lines, or measure with a GPU a rank");
+  }
 }
 
 /// nccl-tests' factor from algbw to busbw.
@@ -164,11 +191,48 @@ std::optional<CollectiveTime> row_in(const std::string& file, const std::vector<
   if (words.size() < t.time_at + 3 || !number_of(words[t.time_at], &us) ||
       !number_of(words[t.time_at + 1], &algbw) || !number_of(words[t.time_at + 2], &busbw))
     throw ConfigError(file, at, "is no line of nccl-tests' table", "give the output as it was printed");
-  if (t.counts_wrong && words.size() > t.time_at + 3 && number_of(words[t.time_at + 3], &wrong) && wrong > 0)
-    throw ConfigError(file, at, "has " + words[t.time_at + 3] + " wrong values: the collective is broken",
-                      "measure again where results are right");
+  for (const size_t column : {t.time_at + 3, t.time_at + 7})  // out of place and in place
+    if (t.counts_wrong && words.size() > column && number_of(words[column], &wrong) && wrong > 0)
+      throw ConfigError(file, at, "has " + words[column] + " wrong values: the collective is broken",
+                        "measure again where results are right");
   if (!(bytes > 0 && us > 0)) return std::nullopt;
   return CollectiveTime{"", 0, 0, bytes, us * 1e-6, algbw, busbw};
+}
+
+struct Header {
+  std::string program;  // "all_reduce", "sendrecv_perf"; "" before version 2.17
+  std::vector<RankLine> ranks;
+  Table table;
+};
+
+/// Reads a line with a "#", at the begin or the end of the output.
+void read_header(const std::string& file, const std::string& line, const std::vector<std::string>& words,
+                 Header& to) {
+  if (line.find("_perf") != std::string::npos || line.find("Collective") != std::string::npos)
+    if (const std::string found = program_in(line); !found.empty()) to.program = found;
+  if (line.find("Out of bounds values") != std::string::npos && line.find("FAILED") != std::string::npos)
+    throw ConfigError(file, "Out of bounds values", "are there: the collective is broken",
+                      "measure again where results are right");
+  if (auto rank = rank_in(line, words)) to.ranks.push_back(std::move(*rank));
+  read_titles(words, to.table);
+}
+
+/// The collective by the log, the option or the file's name, of which the first two must agree.
+std::string name_in(const std::string& file, const Header& header, const std::string& option) {
+  const std::string& own = header.program;
+  if (own.ends_with("_perf"))
+    throw ConfigError(file, "collective", "is that of " + own + ", which is not read",
+                      "measure with all_reduce_perf, all_gather_perf or reduce_scatter_perf");
+  if (!option.empty() && !own.empty() && own != option)
+    throw ConfigError(file, "--collective", "is " + option + ", and " + own + " by the log",
+                      "leave the option out");
+  const std::string name = !own.empty()      ? own
+                           : !option.empty() ? option
+                                             : named_in(std::filesystem::path(file).filename().string());
+  if (name.empty())
+    throw ConfigError(file, "--collective", "is missing: the log does not name it",
+                      "add e.g. --collective all_reduce");
+  return name;
 }
 
 }  // namespace
@@ -181,32 +245,24 @@ bool is_nccl_tests(const std::string& text) {
 Collectives read_nccl_tests(const std::string& file, const std::string& collective) {
   Collectives out;
   out.file = file;
-  std::string name = collective;
-  std::vector<RankLine> ranks;
+  Header header;
   std::vector<int> lines;  // line numbers of the rows
-  Table table;
   int number = 0;
   for (const std::string& line : logs::log_lines(logs::log_text(file), logs::Times::taken_off)) {
     ++number;
     const std::vector<std::string> words = words_of(line);
     if (words.empty()) continue;
     if (words[0][0] == '#') {
-      if (collective.empty() &&
-          (line.find("_perf") != std::string::npos || line.find("Collective") != std::string::npos))
-        if (const std::string found = named_in(line); !found.empty()) name = found;
-      if (auto rank = rank_in(line, words)) ranks.push_back(std::move(*rank));
-      read_titles(words, table);
-    } else if (const auto row = row_in(file, words, table, number)) {
+      read_header(file, line, words, header);
+    } else if (const auto row = row_in(file, words, header.table, number)) {
       out.rows.push_back(*row);
       lines.push_back(number);
     }
   }
-  if (name.empty()) name = named_in(std::filesystem::path(file).filename().string());
-  if (name.empty())
-    throw ConfigError(file, "--collective", "is missing: the log does not name it",
-                      "add e.g. --collective all_reduce");
-  const auto [world, hosts] = world_of(file, ranks);
-  out.device = ranks.back().device;
+  const std::string name = name_in(file, header, collective);
+  const auto [world, hosts] = world_of(file, header.ranks);
+  refuse_shared_devices(file, header.ranks);
+  out.device = header.ranks.back().device;
   if (out.rows.empty())
     throw ConfigError(file, "size", "has no measured line", "give the output as it was printed");
   for (size_t i = 0; i < out.rows.size(); ++i) {

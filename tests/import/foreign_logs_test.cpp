@@ -362,19 +362,23 @@ struct RingLog {
   double factor = 1;       // on busbw
   double time_factor = 1;  // on time
   int64_t repeated = -1;   // a rank that is listed in another's place
-  int64_t wrong = 0;
+  int64_t wrong = 0, wrong_in_place = 0;
+  const char* program = nullptr;
+  bool one_host = false;  // by its name
+  bool bounds = true;
 };
 
 std::string ring(const RingLog& l, double gbs) {
   std::string s =
       "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 268435456 step: 16(factor) warmup iters: 5\n#\n";
+  if (l.program) s += text("# Collective test starting: %s\n", l.program);
   s += "# Using devices\n";
   for (int64_t r = 0; r < l.ranks; ++r)
     s += text(
         "#  Rank %2lld Group %2lld Pid %6lld on  node%02lld device %2lld [0x%02llx] NVIDIA H100 80GB HBM3\n",
         static_cast<long long>(r == l.repeated ? 0 : r), static_cast<long long>(r % l.groups),
-        static_cast<long long>(1000 + r), static_cast<long long>(r / 8), static_cast<long long>(r % 8),
-        static_cast<unsigned long long>(r + 1));
+        static_cast<long long>(1000 + r), static_cast<long long>(l.one_host ? 0 : r / 8),
+        static_cast<long long>(r % 8), static_cast<unsigned long long>(r % 8 + 1));
   s += "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   "
        "algbw   busbw "
        "#wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
@@ -384,11 +388,14 @@ std::string ring(const RingLog& l, double gbs) {
   for (double bytes = 1 << 20; bytes < 3e8; bytes *= 4) {
     const double us = 20 + bytes / gbs * 1e-3, algbw = bytes / us * 1e-3,
                  busbw = algbw * 2 * (n - 1) / n * l.factor;
-    const std::string half = text("  %8.2f  %6.2f  %6.2f  %5lld", us * l.time_factor, algbw, busbw,
-                                  static_cast<long long>(l.wrong));
-    s += text("%12.0f  %12.0f     float     sum      -1", bytes, bytes / 4) + half + half + "\n";
+    const auto half = [&](int64_t wrong) {
+      return text("  %8.2f  %6.2f  %6.2f  %5lld", us * l.time_factor, algbw, busbw,
+                  static_cast<long long>(wrong));
+    };
+    s += text("%12.0f  %12.0f     float     sum      -1", bytes, bytes / 4) + half(l.wrong) +
+         half(l.wrong + l.wrong_in_place) + "\n";
   }
-  return s + "# Out of bounds values : 0 OK\n";
+  return s + "# Out of bounds values : " + (l.bounds ? "0 OK\n" : "12 FAILED\n");
 }
 
 TEST_F(ForeignLogs, NcclsRanksAndBandwidthsAgree) {
@@ -420,6 +427,14 @@ TEST_F(ForeignLogs, NcclsRanksAndBandwidthsAgree) {
     says(refused([](RingLog& o) { o.factor = 1.1; }), {"busbw", "algbw", "all_reduce"});
     says(refused([](RingLog& o) { o.time_factor = 1e-3; }), {"algbw", "size and time make"});
     says(refused([](RingLog& o) { o.wrong = 7; }), {"7 wrong values"});
+    says(refused([](RingLog& o) { o.wrong_in_place = 7; }), {"7 wrong values"});
+    says(refused([](RingLog& o) { o.bounds = false; }), {"'Out of bounds values'", "broken"});
+    says(refused([](RingLog& o) { o.program = "sendrecv_perf"; }), {"sendrecv_perf", "not read"});
+    if (l.ranks > 8)
+      says(refused([](RingLog& o) { o.one_host = true; }), {"8 is on node00 device 0 [0x01], as rank 0"});
+    l.program = "all_reduce_perf";
+    says(refusal([&] { read_nccl_tests(write("x.log", ring(l, gbs)), "all_gather"); }),
+         {"'--collective'", "all_gather", "all_reduce by the log"});
     l.ranks = 16, l.groups = 2;  // two collectives of eight ranks side by side
     EXPECT_EQ(read(l).rows[0].ranks, 8);
   }
