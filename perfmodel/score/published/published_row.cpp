@@ -147,7 +147,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
-  refuse_uneven_layout(r);
+  refuse_impossible_layout(row, r);
   if (r.dp > 1 && is_unsaid(row, "zero_stage")) r.unsaid.insert("zero_stage");
   if (r.tp > 1 && is_unsaid(row, "sequence_parallel")) r.unsaid.insert("sequence_parallel");
   if (r.pp > 1 && is_unsaid(row, "schedule") && row.text("vpp").empty()) r.unsaid.insert("schedule");
@@ -300,8 +300,10 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
     throw Refused("metric '" + metric + "' is part of a step");
   read_net(row, r);
+  refuse_impossible_net(row, r);
   read_layout(row, r);
   read_policy(row, r);
+  refuse_missing_precision(r);
   refuse_unplanned(r);
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);

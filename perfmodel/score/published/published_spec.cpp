@@ -36,6 +36,8 @@ NetSpec image_net_of(const PublishedRun& p) {
   net.depth = std::llround(p.layers);
   net.num_heads = std::llround(p.heads);
   net.mlp_ratio = std::llround(p.ffn / p.hidden);
+  if (static_cast<double>(net.mlp_ratio) * p.hidden != p.ffn)
+    throw ConfigError("", "ffn_hidden", "of a ViT is no multiple of its width", "leave such rows out");
   net.img_height = net.patch_size;  // one row of patches: its blocks are those of any image
   net.img_width = net.patch_size * std::llround(p.seq);
   return NetSpec(net);

@@ -16,6 +16,7 @@ constexpr double kFlopsFactor = 3;     // sources count attention and recomputat
 constexpr double kCeiling = 0.97;      // of the least time that the peak allows: tables round
 constexpr double kSlowest = 2000;      // times the least: milliseconds taken for seconds are beyond it
 constexpr double kMemoryFactor = 1.2;  // GB, GiB and what drivers keep
+constexpr double kParameters = 1.5;    // names are rounded, and embeddings tied
 
 constexpr const char* kCounts[] = {"layers",     "hidden",       "ffn_hidden",  "heads",    "kv_heads",
                                    "vocab",      "seq_len",      "gpus",        "dp",       "tp",
@@ -30,6 +31,14 @@ std::string in_short(double v) {
   char s[32];
   std::snprintf(s, sizeof s, "%.4g", v);
   return s;
+}
+
+std::string both(double a, double b) {
+  return in_short(a) + " and " + in_short(b);
+}
+
+bool is_uneven(double whole, double by) {
+  return std::abs(whole / by - std::round(whole / by)) > 1e-6;
 }
 
 void refuse_text(const CsvRow& row, const char* column) {
@@ -55,6 +64,25 @@ void refuse_other_rate(const CsvRow& row, const char* column, double amount, dou
                 in_short(amount / rate) + " s and " + in_short(step_s) + " s");
 }
 
+/// Compares the step with metric_value, which is in the unit beside it.
+void refuse_other_metric(const CsvRow& row, const PublishedRun& r) {
+  const double value = row.number("metric_value"), tokens = r.global_batch * r.seq;
+  const std::string &name = row.text("metric_name"), &unit = row.text("metric_unit");
+  if (name == "step_time" && value > 0) {
+    const double s = unit == "ms" ? 1e-3 * value : value;
+    if (s > kRounding * r.step_s || r.step_s > kRounding * s)
+      throw Refused("metric_value makes another time of a step than other columns",
+                    in_short(s) + " s and " + in_short(r.step_s) + " s");
+  }
+  for (const auto& [known, amount] : {std::pair{"tokens/s/GPU", tokens / r.gpus},
+                                      {"tokens/s (total)", tokens},
+                                      {"samples/s", r.global_batch},
+                                      {"samples/s/GPU", r.global_batch / r.gpus}})
+    if (unit == known) refuse_other_rate(row, "metric_value", amount, r.step_s, kRounding);
+  if (unit == "TFLOP/s/GPU")
+    refuse_other_rate(row, "metric_value", 1e-12 * logged_flops(r) / r.gpus, r.step_s, kFlopsFactor);
+}
+
 }  // namespace
 
 void refuse_foreign_cells(const CsvRow& row) {
@@ -70,9 +98,41 @@ void refuse_foreign_cells(const CsvRow& row) {
   if (row.number("step_time_s", 1) == 0) throw Refused("step_time_s is 0");
 }
 
-void refuse_uneven_layout(const PublishedRun& r) {
-  if (std::fmod(r.heads, r.tp) != 0)
-    throw Refused("its heads do not divide by tp", in_short(r.heads) + " and " + in_short(r.tp));
+void refuse_impossible_net(const CsvRow& row, const PublishedRun& r) {
+  if (is_uneven(r.heads, r.kv_heads))
+    throw Refused("its heads do not divide by kv_heads", both(r.heads, r.kv_heads));
+  const bool latent = row.text("arch").ends_with("mla") || row.text("arch").ends_with("MLA");
+  if (row.text("head_dim").empty() && !latent && is_uneven(r.hidden, r.heads))
+    throw Refused("hidden does not divide by its heads, and head_dim is empty", both(r.hidden, r.heads));
+  if (row.number("attended_tokens", 0) > r.seq)
+    throw Refused("attended_tokens is above seq_len", in_short(row.number("attended_tokens")));
+  const double said = 1e9 * row.number("params_b", 0), all = net_parameters(r);
+  const BlockWeights block = block_weights(r);
+  const double active = all - r.layers * (block.experts - block.active);
+  const auto near = [&](double of) { return said < kParameters * of && of < kParameters * said; };
+  if (said > 0 && !near(all) && !near(active))
+    throw Refused("params_b is not that of its sizes",
+                  in_short(1e-9 * said) + " and " + in_short(1e-9 * all) + " billion");
+}
+
+void refuse_impossible_layout(const CsvRow& row, const PublishedRun& r) {
+  if (is_uneven(r.heads, r.tp)) throw Refused("its heads do not divide by tp", both(r.heads, r.tp));
+  if (is_uneven(r.micro_batches(), 1))
+    throw Refused("its micro-batches do not divide the batch of a replica",
+                  both(r.micro_batch, r.global_batch / r.dp));
+  if (r.zero > 3) throw Refused("zero_stage is above 3", in_short(r.zero));
+  if (r.ep > 1 && is_uneven(r.experts, r.ep))
+    throw Refused("its experts do not divide by ep", both(r.experts, r.ep));
+  if (r.ep > 1 && r.experts == 0) throw Refused("ep is of a net without experts", in_short(r.ep));
+  const double vpp = row.number("vpp", 1), layers = std::ceil(r.layers / r.pp);
+  if (r.pp > 1 && vpp > 1 && vpp > layers)
+    throw Refused("vpp is above the layers of a stage", both(vpp, layers));
+}
+
+void refuse_missing_precision(const PublishedRun& r) {
+  const bool fp4 = r.precision == Precision::fp4, fp8 = r.precision == Precision::fp8;
+  if ((fp4 && !(r.gpu->fp4 > 0)) || ((fp4 || fp8) && !(r.gpu->fp8 > r.gpu->half)))
+    throw Refused(std::string("the chip has no ") + (fp4 ? "fp4" : "fp8"), r.gpu->name);
 }
 
 void refuse_contradictions(const CsvRow& row, const PublishedRun& r) {
@@ -86,7 +146,9 @@ void refuse_contradictions(const CsvRow& row, const PublishedRun& r) {
   refuse_other_rate(row, "samples_per_s", r.global_batch, r.step_s, kRounding);
   const double flops = logged_flops(r) / r.gpus;
   refuse_other_rate(row, "tflops_per_gpu", 1e-12 * flops, r.step_s, kFlopsFactor);
-  refuse_other_rate(row, "mfu_pct", 100 * flops / r.gpu->peak(r.precision), r.step_s, kFlopsFactor);
+  for (const char* share : {"mfu_pct", "hfu_pct"})
+    refuse_other_rate(row, share, 100 * flops / r.gpu->peak(r.precision), r.step_s, kFlopsFactor);
+  refuse_other_metric(row, r);
   if (r.memory_gb * 1e9 > kMemoryFactor * r.gpu->memory_bytes)
     throw Refused("memory_gb is more than the chip has", in_short(r.memory_gb));
 }

@@ -7,8 +7,12 @@ namespace isobar::perf {
 
 /// Text in a column of numbers, and parts of what is counted in whole ones.
 void refuse_foreign_cells(const CsvRow& row);
+/// Nets that are none: heads that do not divide, other parameters than params_b.
+void refuse_impossible_net(const CsvRow& row, const PublishedRun& r);
 /// Layouts that no engine runs: heads that tensor parallelism does not divide, parts of micro-batches.
-void refuse_uneven_layout(const PublishedRun& r);
+void refuse_impossible_layout(const CsvRow& row, const PublishedRun& r);
+/// Types that the chip has no products of.
+void refuse_missing_precision(const PublishedRun& r);
 /// `r.step_s` must agree with all times, rates and FLOP rates of the row, and with the chip.
 void refuse_contradictions(const CsvRow& row, const PublishedRun& r);
 

@@ -107,6 +107,64 @@ TEST(PublishedTables, ARowsNumbersHaveToAgree) {
             std::string::npos);
 }
 
+TEST(PublishedTables, ARowsNetLayoutAndMetricHaveToAgree) {
+  const std::map<std::string, std::string> run = {{"arch", "gpt"},
+                                                  {"layers", "24"},
+                                                  {"hidden", "2304"},
+                                                  {"heads", "24"},
+                                                  {"seq_len", "2048"},
+                                                  {"vocab", "51200"},
+                                                  {"gpus", "32"},
+                                                  {"gpu_type", "A100-SXM4-80GB"},
+                                                  {"dp", "16"},
+                                                  {"tp", "1"},
+                                                  {"pp", "2"},
+                                                  {"micro_batch", "8"},
+                                                  {"global_batch", "512"},
+                                                  {"precision", "bf16"},
+                                                  {"step_time_s", "5"},
+                                                  {"kv_heads", ""},
+                                                  {"params_b", "1.7"},
+                                                  {"vpp", ""},
+                                                  {"zero_stage", ""},
+                                                  {"ep", ""},
+                                                  {"metric_name", ""},
+                                                  {"metric_value", ""},
+                                                  {"metric_unit", ""},
+                                                  {"hfu_pct", ""},
+                                                  {"attended_tokens", ""}};
+  const auto why = [&](const std::map<std::string, std::string>& others) {
+    auto cells = run;
+    for (const auto& [column, cell] : others) cells[column] = cell;
+    std::string columns, row;
+    for (const auto& [column, cell] : cells) columns += "," + column, row += "," + cell;
+    const PublishedTable t =
+        published_from(parse_csv(columns.substr(1) + "\n" + row.substr(1) + "\n", "t.csv"));
+    return t.refused.empty() ? std::string() : t.refused.begin()->first;
+  };
+  EXPECT_EQ(why({}), "");
+  EXPECT_EQ(why({{"params_b", "1.3"}, {"vpp", "12"}, {"hfu_pct", "40"}}), "");
+  EXPECT_EQ(why({{"metric_name", "step_time"}, {"metric_value", "5000"}, {"metric_unit", "ms"}}), "");
+  const std::vector<std::pair<std::map<std::string, std::string>, std::string>> refused = {
+      {{{"params_b", "1700"}}, "params_b"},
+      {{{"params_b", "7"}}, "params_b"},
+      {{{"kv_heads", "7"}}, "kv_heads"},
+      {{{"heads", "23"}}, "head_dim is empty"},
+      {{{"attended_tokens", "4096"}}, "attended_tokens"},
+      {{{"global_batch", "576"}}, "micro-batches"},
+      {{{"zero_stage", "7"}}, "zero_stage"},
+      {{{"ep", "4"}}, "without experts"},
+      {{{"vpp", "13"}}, "vpp"},
+      {{{"precision", "fp8"}}, "no fp8"},
+      {{{"hfu_pct", "0.4"}}, "hfu_pct"},
+      {{{"metric_name", "step_time"}, {"metric_value", "50"}, {"metric_unit", "s"}}, "metric_value"},
+      {{{"metric_name", "throughput_per_gpu"}, {"metric_value", "209715"}, {"metric_unit", "tokens/s/GPU"}},
+       "metric_value"}};
+  for (const auto& [cells, word] : refused)
+    EXPECT_NE(why(cells).find(word), std::string::npos)
+        << cells.begin()->first << " " << cells.begin()->second << ": " << why(cells);
+}
+
 TEST(PublishedTables, EveryRowIsUsedOrRefused) {
   for (const char* name :
        {"aleph_alpha_layouts", "aleph_alpha_layouts_oom", "nvidia_megatron_bridge", "nvidia_nemo",
