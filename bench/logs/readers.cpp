@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/logs/forms/bars.h"
+#include "bench/logs/forms/counted_line.h"
 #include "bench/logs/forms/epoch_lines.h"
 #include "bench/logs/forms/free_line.h"
 #include "bench/logs/forms/json_line.h"
@@ -47,6 +48,7 @@ Named all_readers(const ReaderUse& use) {
           {"torchtitan", torchtitan},
           {"deepspeed", first_of(deepspeed_lines())},
           {"trainer", first_of(trainer_lines())},
+          {"timm", counted_line},
           {"tqdm", BarReader()},
           {"nersc", NerscReader()},
           {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", use.file)},
