@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,10 @@ Imported import_published(const std::string& csv, const PublishedImport& options
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out);
 
-/// Step times of the slowest rank in seconds, in order; adds omissions and assumptions to `notes`.
-std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes);
+/// Step times of the slowest rank in seconds, in order; adds omissions and assumptions to `notes`. `world`
+/// gets the number of ranks where the traces say it.
+std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes,
+                                 std::optional<int64_t>* world = nullptr);
 
 struct CollectiveTime {
   std::string collective;  // all_reduce | all_gather | reduce_scatter | alltoall | broadcast

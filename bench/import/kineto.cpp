@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 struct TraceRank {
+  TracedWorld world;
   std::map<int64_t, double> steps;               // number -> seconds
   std::map<std::string, records::OpRecord> ops;  // inside the steps
   bool on_device = false;                        // includes kernels of an accelerator
@@ -59,9 +60,10 @@ bool is_communication(const std::string& kind) {
 }
 
 TraceRank read_rank(const std::string& file) {
-  const std::vector<TraceEvent> events = trace_events(file);
+  TracedWorld world;
+  const std::vector<TraceEvent> events = trace_events(file, world);
   TraceSteps trace = steps_of_trace(file, events);
-  TraceRank out{std::move(trace.seconds), {}, trace.on_device, std::move(trace.notes)};
+  TraceRank out{world, std::move(trace.seconds), {}, trace.on_device, std::move(trace.notes)};
   std::vector<const TraceEvent*>& work = trace.work;
   // Without a device ops nest, so only the outermost op of a thread counts.
   std::sort(work.begin(), work.end(), [](const TraceEvent* a, const TraceEvent* b) {
@@ -88,6 +90,41 @@ TraceRank read_rank(const std::string& file) {
   return out;
 }
 
+/// The number of ranks that the traces say, if any does. Throws ConfigError for two of one rank, and for
+/// traces of worlds of two sizes.
+std::optional<int64_t> world_of_traces(const std::vector<std::string>& traces,
+                                       const std::vector<TraceRank>& ranks) {
+  std::optional<int64_t> size;
+  std::map<int64_t, std::string> by_rank;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const TracedWorld& w = ranks[i].world;
+    if (w.rank) {
+      const auto [at, is_new] = by_rank.emplace(*w.rank, traces[i]);
+      if (!is_new)
+        throw ConfigError(traces[i], "distributedInfo.rank",
+                          "is " + std::to_string(*w.rank) + ", as in " + at->second,
+                          "give one trace of each rank");
+    }
+    if (w.size && size && *w.size != *size)
+      throw ConfigError(
+          traces[i], "distributedInfo.world_size",
+          "is " + std::to_string(*w.size) + ", and " + std::to_string(*size) + " in the traces before it",
+          "give the traces of one run's ranks");
+    if (w.size) size = w.size;
+  }
+  return size;
+}
+
+void refuse_other_world(const std::vector<std::string>& traces, const std::vector<TraceRank>& ranks,
+                        const RunSpec& spec, const std::string& config) {
+  const std::optional<int64_t> size = world_of_traces(traces, ranks);
+  if (!size || *size == spec.layout.world()) return;
+  throw ConfigError(traces.front(), "distributedInfo.world_size",
+                    "is " + std::to_string(*size) + ", and the layout of " + config + " has " +
+                        std::to_string(spec.layout.world()) + " ranks",
+                    "give the configuration of this run");
+}
+
 /// The slowest rank's time of each step that all traces have.
 std::map<int64_t, double> slowest_steps(const std::vector<std::string>& traces,
                                         const std::vector<TraceRank>& ranks) {
@@ -108,10 +145,12 @@ bool is_kineto(const std::string& text) {
   return text.find("\"traceEvents\"") != std::string::npos;
 }
 
-std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes) {
+std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes,
+                                 std::optional<int64_t>* world) {
   std::vector<TraceRank> ranks;
   for (const std::string& file : traces) ranks.push_back(read_rank(file));
   for (const TraceRank& r : ranks) notes.insert(notes.end(), r.notes.begin(), r.notes.end());
+  if (const auto size = world_of_traces(traces, ranks); world) *world = size;
   std::vector<double> out;
   for (const auto& [number, seconds] : slowest_steps(traces, ranks)) out.push_back(seconds);
   return out;
@@ -132,6 +171,7 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
       for (auto& [path, op] : rank.ops) r.ops.push_back(std::move(op));
     ranks.push_back(std::move(rank));
   }
+  refuse_other_world(traces, ranks, r.spec, config);
   const std::map<int64_t, double> steps = slowest_steps(traces, ranks);
   r.ranks = r.ranks_on_host = r.spec.layout.world();
   r.threads = std::max<int64_t>(1, r.spec.run.threads);

@@ -269,7 +269,7 @@ class TraceReader {
 
 }  // namespace
 
-std::vector<TraceEvent> trace_events(const std::string& file) {
+std::vector<TraceEvent> trace_events(const std::string& file, TracedWorld& world) {
   std::vector<TraceEvent> out;
   std::string section;  // current key of the outermost object
   bool found = false;
@@ -295,6 +295,13 @@ std::vector<TraceEvent> trace_events(const std::string& file) {
   const std::string text = logs::log_text(file);
   const json rest = json::parse(text, take, /*allow_exceptions=*/false);
   if (!rest.is_object() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
+  const json distributed = object_in(rest, "distributedInfo");
+  const auto whole = [&](const char* key) {
+    const auto at = distributed.find(key);
+    return at != distributed.end() && at->is_number_integer() ? std::optional(at->get<int64_t>())
+                                                              : std::nullopt;
+  };
+  world = {whole("rank"), whole("world_size")};
   return out;
 }
 

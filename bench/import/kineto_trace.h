@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,13 @@ struct TraceEvent {
   double begin = 0, end = 0;                         // microseconds
 };
 
+/// The rank that a trace is of, by its distributedInfo.
+struct TracedWorld {
+  std::optional<int64_t> rank, size;
+};
+
 /// Complete events ("ph": "X") of a trace. Throws ConfigError naming the byte at which the JSON is invalid.
-std::vector<TraceEvent> trace_events(const std::string& file);
+std::vector<TraceEvent> trace_events(const std::string& file, TracedWorld& world);
 
 struct TraceSteps {
   std::map<int64_t, double> seconds;    // by N of ProfilerStep#N

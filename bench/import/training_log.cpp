@@ -218,9 +218,12 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
     case LogKind::mlperf:
       read_mlperf_log(text, r);
       break;
-    case LogKind::kineto:
-      r.steps = kineto_steps(files, r.notes);
+    case LogKind::kineto: {
+      std::optional<int64_t> world;
+      r.steps = kineto_steps(files, r.notes, &world);
+      if (world) r.set("gpus", static_cast<double>(*world));
       break;
+    }
   }
   if (!config.empty()) add_config(r, config);
   refuse_gaps(r, config);

@@ -505,6 +505,33 @@ TEST_F(ForeignLogs, TracesOfHostsThatRunAheadAndOfCutSteps) {
   }
 }
 
+TEST_F(ForeignLogs, TracesAreOfDifferentRanksOfOneWorld) {
+  const auto trace = [&](const char* name, int rank, int size) {
+    const json world = {{"backend", "nccl"}, {"rank", rank}, {"world_size", size}};
+    const json events = {span("user_annotation", "ProfilerStep#1", 0, 900),
+                         span("user_annotation", "ProfilerStep#2", 1000, 1900)};
+    return write(name, json{{"distributedInfo", world}, {"traceEvents", events}}.dump());
+  };
+  std::vector<std::string> traces = {trace("0.json", 0, 2), trace("1.json", 1, 2)};
+  std::vector<std::string> notes;
+  std::optional<int64_t> world;
+  EXPECT_EQ(kineto_steps(traces, notes, &world).size(), 2u);
+  EXPECT_EQ(world, 2);
+  const auto config = [&](int dp) {
+    return write("run.yaml", text("net: {embed_dim: 64, depth: 2, num_heads: 4}\ntrain: {global_batch: "
+                                  "16}\nlayout: {dp: %d}\n",
+                                  dp));
+  };
+  EXPECT_EQ(import_kineto(traces, config(2), folder_ / "out").runs, 1u);
+  says(refusal([&] { import_kineto(traces, config(4), folder_ / "out"); }),
+       {"'distributedInfo.world_size'", "is 2", "4"});
+  says(refusal([&] { read_training_log(traces, config(4)); }), {"'gpus'", "2", "4"});
+  traces[1] = trace("1.json", 0, 2);
+  says(refusal([&] { kineto_steps(traces, notes); }), {"'distributedInfo.rank'", "0.json"});
+  traces[1] = trace("1.json", 1, 4);
+  says(refusal([&] { kineto_steps(traces, notes); }), {"'distributedInfo.world_size'", "is 4", "2"});
+}
+
 TEST_F(ForeignLogs, TracesOfTwoProfilesOrOfOtherRunsAreRefused) {
   const auto marks = [&](const char* name, std::initializer_list<int> numbers) {
     json events = json::array();
