@@ -100,7 +100,9 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path.string()) {
   try {
     list_members();
     if (!members_.contains("data.pkl"))
-      refuse("is a zip archive, but none that torch.save wrote: data.pkl is missing");
+      refuse(
+          "is a zip archive, but none that torch.save wrote: data.pkl is missing; logs and traces have to be "
+          "unzipped");
     if (const auto order = members_.find("byteorder"); order != members_.end())
       if (text_of(order->second, 64).substr(0, 6) != "little") refuse("was written on a big-endian machine");
     take_tensors(text_of(members_.at("data.pkl"), static_cast<int64_t>(TorchPickle::kMostBytes)));
