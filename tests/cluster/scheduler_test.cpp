@@ -134,6 +134,28 @@ TEST_F(SchedulerAnswers, SlurmThatLeavesAJobOutIsAskedForItAlone) {
   EXPECT_NE(scheduler->trouble().find("a line of no form"), std::string::npos) << scheduler->trouble();
 }
 
+TEST_F(SchedulerAnswers, AStateThatSlurmHadNotYetIsNoEnd) {
+  const auto scheduler = slurm();
+  const auto phase = [&](const std::string& state) {
+    plays("squeue", "echo '10|isobar-a|" + state + "|None'");
+    return scheduler->ask({{"isobar-a", "10"}})->at(0).phase;
+  };
+  EXPECT_EQ(phase("EXPEDITING"), JobPhase::unknown);
+  EXPECT_NE(scheduler->trouble().find("EXPEDITING"), std::string::npos) << scheduler->trouble();
+  for (const char* state : {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
+                            "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"})
+    EXPECT_EQ(phase(state), JobPhase::ended) << state;
+  EXPECT_EQ(scheduler->trouble(), "");
+  plays("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  for (const auto& [state, expected] : {std::pair{"CANCELLED by 1000", JobPhase::ended},
+                                        {"REQUEUED", JobPhase::waiting},
+                                        {"SOMETHING_NEW", JobPhase::unknown}}) {
+    plays("squeue", "case \"$*\" in *--name*) ;; *) echo 'Invalid job id specified' >&2; exit 1 ;; esac");
+    plays("sacct", std::string("echo '10|") + state + "'");
+    EXPECT_EQ(scheduler->ask({{"isobar-a", "10"}})->at(0).phase, expected) << state;
+  }
+}
+
 // Accounting of jobs that a first answer omits is queried for each alone.
 TEST_F(SchedulerAnswers, SlurmsBooksThatLeaveAJobOut) {
   const auto scheduler = slurm();

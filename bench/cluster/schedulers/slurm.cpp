@@ -31,7 +31,10 @@ JobPhase phase_of(const std::string& state) {
   for (const char* s :
        {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
     if (state == s) return JobPhase::running;
-  return JobPhase::ended;
+  for (const char* s : {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
+                        "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"})
+    if (state.starts_with(s)) return JobPhase::ended;  // "CANCELLED by 1000"
+  return JobPhase::unknown;  // of a newer Slurm: a job that counted as ended would be submitted again
 }
 
 class Slurm : public Scheduler {
@@ -135,8 +138,11 @@ class Slurm : public Scheduler {
     if (s.code != 0 && !no_such_job_) trouble_ = "squeue failed: " + first_line(s.err);
     if (s.code != 0) return std::nullopt;
     std::map<std::string, JobWord> known;
-    for (const auto& f : rows_in(s, "squeue", 3))
+    for (const auto& f : rows_in(s, "squeue", 3)) {
       known[f[1]] = {phase_of(f[2]), f[0], f[2], f.size() > 3 ? f[3] : ""};
+      if (phase_of(f[2]) == JobPhase::unknown)
+        trouble_ = "squeue says " + f[2] + " of job " + f[0] + ", which is no state that is known";
+    }
     return known;
   }
 
@@ -180,7 +186,10 @@ class Slurm : public Scheduler {
       const auto it = states.find(words[i].id);
       // squeue answered twice without it: the job is over, its outcome unknown.
       words[i].state = it == states.end() ? "forgotten by the scheduler" : it->second;
-      if (it != states.end()) words[i].phase = phase_of(it->second);
+      if (it == states.end()) continue;
+      words[i].phase = phase_of(it->second);
+      if (words[i].phase == JobPhase::unknown)
+        trouble_ = "sacct says " + it->second + " of job " + it->first + ", which is no state that is known";
     }
   }
 
