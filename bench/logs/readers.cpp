@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/logs/forms/bars.h"
+#include "bench/logs/forms/block_lines.h"
 #include "bench/logs/forms/counted_line.h"
 #include "bench/logs/forms/epoch_lines.h"
 #include "bench/logs/forms/free_line.h"
@@ -49,6 +50,7 @@ Named all_readers(const ReaderUse& use) {
           {"deepspeed", first_of(deepspeed_lines())},
           {"trainer", first_of(trainer_lines())},
           {"timm", counted_line},
+          {"composer", BlockReader()},
           {"tqdm", BarReader()},
           {"nersc", NerscReader()},
           {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", use.file)},

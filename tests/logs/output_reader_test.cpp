@@ -376,6 +376,38 @@ TEST(Readers, BatchesCountedInBrackets) {
   EXPECT_TRUE(read({.reads = "timm"}, {{0, "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.3"}}).steps.empty());
 }
 
+// olmo/train.py, and Composer's ConsoleLogger
+TEST(Readers, BlocksOfAStep) {
+  const std::vector<std::vector<std::string>> logs = {
+      {"2024-02-01 10:00:00.000\tnode01:0\tolmo.train:951\tINFO\t[step=1/739328,epoch=0]",
+       "    train/CrossEntropyLoss=11.38", "    train/Perplexity=87,901",
+       "    throughput/total_tokens=4,194,304",
+       "2024-02-01 10:00:10.000\tnode01:0\tolmo.train:951\tINFO\t[step=2/739328,epoch=0]",
+       "    train/CrossEntropyLoss=11.28", "    throughput/device/tokens_per_second=8,192",
+       "    throughput/device/batches_per_second=0.2500", "    System/Peak GPU Memory (MB)=43,212", "done",
+       "    train/CrossEntropyLoss=1.0"},
+      {"[batch=1/4800]:", "\t Train time/batch: 0", "\t Train loss/train/total: 11.3800",
+       "[batch=2/4800]:", "\t Train time/batch: 1", "\t Train loss/train/total: 11.2800",
+       "\t Train throughput/batches_per_sec: 0.2500", "\t Train throughput/device/batches_per_sec: 0.0313",
+       "\t Train throughput/device/tokens_per_sec: 8192.0", "\t Train memory/peak_reserved_mem: 45.311"}};
+  for (const auto& log : logs) {
+    std::vector<TimedLine> lines;
+    for (const std::string& line : log) lines.push_back({0, line});
+    const auto with_batch = [&](int64_t batch) {
+      return read({.reads = "auto", .batch = batch, .tokens = 2048, .ranks = 8, .untimed = true}, lines);
+    };
+    const Output o = with_batch(128);
+    SCOPED_TRACE(log.front());
+    ASSERT_EQ(o.steps.size(), 2u);
+    EXPECT_EQ(o.steps[1].step, 2);
+    EXPECT_EQ(o.steps[0].loss, 11.38);
+    EXPECT_EQ(o.steps[1].loss, 11.28);
+    EXPECT_EQ(o.steps[1].seconds, 4);
+    EXPECT_NEAR(static_cast<double>(*o.summary.peak_bytes), 45.311e9, 1e6);
+    EXPECT_EQ(o.read_by.count("lines"), 0u);
+  }
+}
+
 TEST(Readers, Nersc) {
   const std::string head = "0: 2025-06-20 05:26:39,743 - root - INFO - ";
   const Output o =
