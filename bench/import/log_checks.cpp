@@ -74,8 +74,7 @@ void check_clock(LoggedRun& r) {
 bool StepLines::take(std::optional<double> number) {
   if (!number) return true;
   const double distance = std::max(1.0, most_ - before_);
-  // Lines of ranks and progress bars may be one line late.
-  if (!seen_.empty() && *number < most_ - 2 * distance)
+  if (!seen_.empty() && *number < most_ - late_ * distance)
     throw ConfigError(file_, "step",
                       "goes back from " + short_number(most_) + " to " + short_number(*number) +
                           ": the log holds several runs",

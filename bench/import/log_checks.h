@@ -28,12 +28,14 @@ struct SecondNumbers {
 /// Filters step lines: a line that is redrawn, or printed by another rank too, counts once.
 class StepLines {
  public:
-  explicit StepLines(std::string file) : file_(std::move(file)) {}
+  /// `late`: lines that ranks and progress bars may be behind the newest.
+  explicit StepLines(std::string file, double late = 2) : file_(std::move(file)), late_(late) {}
   /// Throws ConfigError when the step numbers start again.
   bool take(std::optional<double> number);
 
  private:
   std::string file_;
+  double late_;
   std::set<double> seen_;
   double most_ = 0, before_ = 0;  // the two largest numbers
 };

@@ -162,6 +162,8 @@ void note_unread(const MegatronArguments& a, LoggedRun& r) {
                            "decoder_last_pipeline_num_layers", "optimizer_cpu_offload", "cpu_optimizer",
                            "cpu_offloading", "fine_grained_activation_offloading"})
     if (a.said(name)) note(name);
+  for (const char* name : {"sequence_parallel_size", "ds_sequence_parallel_size"})  // of DeepSpeed's fork
+    if (a.number(name, 1) > 1) note(name);
   const double tp = a.number("tensor_model_parallel_size", 1);
   if (a.number("num_experts", 0) > 0 && a.number("expert_tensor_parallel_size", tp) != tp)
     note("expert_tensor_parallel_size");
@@ -230,7 +232,7 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
   const double batch = arguments.number("global_batch_size", 0);
   double memory = 0, last = 0;
   int64_t others = 0, untimed = 0, skipping = 0;
-  StepLines taken(r.file);
+  StepLines taken(r.file, 0);  // one rank prints them, in order
   StepPace pace;
   for (const std::string& line : lines) {
     read_building(line, r);

@@ -41,6 +41,11 @@ std::optional<Quantities> torchtitan(std::string_view line) {
   return valid;
 }
 
+std::optional<Quantities> detectron(std::string_view line) {
+  const auto q = read_line(detectron_line(), line);
+  return q && q->has(LogQuantity::step) && q->has(LogQuantity::loss) ? q : std::nullopt;
+}
+
 Named all_readers(const ReaderUse& use) {
   return {{"mlperf", MlperfReader(use.batch, use.tokens)},
           {"json", json_line},
@@ -50,6 +55,7 @@ Named all_readers(const ReaderUse& use) {
           {"deepspeed", first_of(deepspeed_lines())},
           {"trainer", first_of(trainer_lines())},
           {"timm", counted_line},
+          {"detectron2", detectron},
           {"composer", BlockReader()},
           {"tqdm", BarReader()},
           {"nersc", NerscReader()},

@@ -9,6 +9,7 @@
 //   trainer     Hugging Face's Trainer: its bar and its dicts
 //   lightning   its progress bar; tqdm: any other of a training
 //   timm        and others that count batches in brackets: torchvision, mmcv, mmengine, Swin
+//   detectron2  "iter: 19  total_loss: 0.9  time: 0.4012  …  max_mem: 5567M"
 //   composer    blocks of Composer, llm-foundry and OLMo: a step, and then a number a line
 //   mlperf      ":::MLLOG" events                    nersc       NERSC's ViT: a line an epoch
 //   aurora-jax, regional-gnn, ufs                    three further codes of weather models

@@ -118,12 +118,24 @@ TEST_F(OddLogs, MegatronsOlderNamesAreRead) {
   EXPECT_EQ(read(megatron({{"fp8_e4m3", "False"}, {"fp8_hybrid", "True"}})).cells.at("precision"), "fp8");
 }
 
+TEST_F(OddLogs, AMegatronThatWasTakenUpALineBackIsASecondRun) {
+  const auto line = [](int i) {
+    return printed(
+        " iteration %8d/ 100 | elapsed time per iteration (ms): 2500.0 | global batch size: 64 |\n", i);
+  };
+  EXPECT_EQ(read(megatron({}, line(8) + line(9))).steps.size(), 8u) << "a line that was printed twice";
+  says(refusal(megatron({}, line(7) + line(8) + line(9))), {"'step'", "from 8 to 7", "several runs"});
+}
+
 TEST_F(OddLogs, DeepSpeedsForkOfMegatronHasOtherArguments) {
   const std::map<std::string, std::string> fork = {
       {"deepspeed", "True"}, {"zero_stage", "1.0"}, {"num_experts", "[1]"}, {"num_key_value_heads", "8"}};
   const LoggedRun r = read(megatron(fork));
   EXPECT_EQ(r.cells.at("zero_stage"), "1");
   EXPECT_EQ(r.cells.at("kv_heads"), "8");
+  auto ulysses = fork;
+  ulysses["ds_sequence_parallel_size"] = "2";
+  says(note_of(read(megatron(ulysses))), {"ds_sequence_parallel_size 2"});
   const std::string stage =
       "[2023-08-08 16:28:39,800] [INFO] [config.py:964:print]   zero_optimization_stage ...... 2\n";
   EXPECT_EQ(read(megatron(fork, stage)).cells.at("zero_stage"), "2") << "DeepSpeed's own configuration";

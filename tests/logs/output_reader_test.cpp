@@ -376,6 +376,20 @@ TEST(Readers, BatchesCountedInBrackets) {
   EXPECT_TRUE(read({.reads = "timm"}, {{0, "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.3"}}).steps.empty());
 }
 
+TEST(Readers, Detectron2) {
+  std::vector<TimedLine> lines;
+  for (int i = 19; i < 100; i += 20)
+    lines.push_back({1.0 * i, "[06/01 10:00:19 d2.utils.events]:  eta: 0:10:00  iter: " + std::to_string(i) +
+                                  "  total_loss: 1.5  loss_cls: 0.5    time: 0.4012  last_time: 0.3912  "
+                                  "data_time: 0.0123  last_data_time: 0.002   lr: 0.001  max_mem: 5567M"});
+  const Output o = read({.reads = "auto", .untimed = true}, lines);
+  ASSERT_EQ(o.steps.size(), 5u);
+  EXPECT_EQ(o.steps[1].step, 39);
+  EXPECT_EQ(o.steps[1].seconds, 0.4012);
+  EXPECT_EQ(o.steps[1].loss, 1.5);
+  EXPECT_EQ(o.summary.peak_bytes, static_cast<int64_t>(5567 * kMiB));
+}
+
 // olmo/train.py, and Composer's ConsoleLogger
 TEST(Readers, BlocksOfAStep) {
   const std::vector<std::vector<std::string>> logs = {

@@ -93,6 +93,18 @@ const LineForm& torchtitan_line() {
   return kForm;
 }
 
+// CommonMetricPrinter of detectron2/utils/events.py
+const LineForm& detectron_line() {
+  using enum LogQuantity;
+  static const LineForm kForm = {{" data_time:"},
+                                 {{step, {" iter:"}},
+                                  {loss, {"total_loss:"}},
+                                  {seconds, {"  time:"}},
+                                  {lr, {" lr:"}},
+                                  {memory_bytes, {"max_mem:"}, kMiB}}};
+  return kForm;
+}
+
 bool names_another_step(std::string_view line) {
   const size_t at = line.find("step:");
   if (at == std::string_view::npos || at == 0) return false;

@@ -32,6 +32,8 @@ const LineForm& torchtitan_line();
 /// True where a word is before "step:", as in torchtitan's lines of validation.
 bool names_another_step(std::string_view line);
 
+const LineForm& detectron_line();
+
 /// Lines of Megatron-LM, DeepSpeed and Hugging Face's Trainer beside those of their steps.
 const std::vector<LineForm>& megatron_lines();
 const std::vector<LineForm>& deepspeed_lines();
