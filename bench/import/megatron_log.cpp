@@ -191,6 +191,8 @@ void read_arguments(const MegatronArguments& a, std::optional<double> deepspeed,
   count("micro_batch", "micro_batch_size");
   count("global_batch", "global_batch_size");
   count("dp", "data_parallel_size");
+  // Forks whose optimizer and pipeline are DeepSpeed's: another engine.
+  if (a.neox() || a.yes("deepspeed")) r.set("framework", a.neox() ? "GPT-NeoX" : "Megatron-DeepSpeed");
   read_kind(a, r);
   r.set("schedule", a.number("virtual_pipeline_model_parallel_size", 1) > 1 ? "interleaved-1F1B" : "1F1B");
   r.set("sequence_parallel", a.yes("sequence_parallel") ? "y" : "n");

@@ -243,7 +243,7 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   check_second_numbers(r);
   r.set("row_id", r.file);
   r.set("source", r.file);
-  r.set("framework", name_of(r.kind));
+  if (r.cells["framework"].empty()) r.set("framework", name_of(r.kind));
   r.set("step_time_s", r.seconds());
   return r;
 }

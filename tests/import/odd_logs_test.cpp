@@ -133,6 +133,8 @@ TEST_F(OddLogs, DeepSpeedsForkOfMegatronHasOtherArguments) {
   const LoggedRun r = read(megatron(fork));
   EXPECT_EQ(r.cells.at("zero_stage"), "1");
   EXPECT_EQ(r.cells.at("kv_heads"), "8");
+  EXPECT_EQ(r.cells.at("framework"), "Megatron-DeepSpeed");
+  EXPECT_EQ(read(megatron({})).cells.at("framework"), "Megatron-LM");
   auto ulysses = fork;
   ulysses["ds_sequence_parallel_size"] = "2";
   says(note_of(read(megatron(ulysses))), {"ds_sequence_parallel_size 2"});
@@ -206,6 +208,7 @@ TEST_F(OddLogs, GptNeoxsArgumentsAreReadByTheirOwnNames) {
                                      {"precision", "bf16"},
                                      {"zero_stage", "1"},
                                      {"recompute", "full"},
+                                     {"framework", "GPT-NeoX"},
                                      {"attention_kernel", "flash2"}})
     EXPECT_EQ(r.cells.at(column), cell) << column;
   EXPECT_EQ(r.seconds(), 8);
