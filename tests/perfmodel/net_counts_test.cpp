@@ -25,15 +25,6 @@ PublishedRun row_of(const std::string& cells) {
   return t.runs[0];
 }
 
-/// By the products of its forward pass, and the embedding.
-double used_by_a_token(PublishedRun r) {
-  r.tp = r.ep = 1;
-  const NetCounts& n = count_net(r);
-  const double flops =
-      r.layers * (n.block.forward.products + n.block.forward.experts) + n.last.forward.products;
-  return flops / (2 * r.seq) + r.hidden * r.vocab;
-}
-
 const std::string kWhere = ",64,H100,16,4,1,8,1,64,100";
 
 // Mixtral 8x7B 46.70e9 (arXiv 2401.04088, config.json), of which a token uses 12.9e9.
@@ -41,7 +32,7 @@ TEST(NetCounts, Mixtral) {
   const PublishedRun r = row_of("moe,32,4096,14336,32,8,128,32000,4096,8,2,14336,," + kWhere);
   EXPECT_EQ(r.dense_layers, 0);
   EXPECT_NEAR(net_parameters(r), 46.70e9, 0.01e9);
-  EXPECT_NEAR(used_by_a_token(r), 12.88e9, 0.02e9);
+  EXPECT_NEAR(used_parameters(r), 12.88e9, 0.02e9);
 }
 
 // DeepSeek-V3 (arXiv 2412.19437): 671e9, of which a token uses 37e9; the first three layers are dense.
@@ -49,7 +40,7 @@ TEST(NetCounts, DeepSeekV3sDenseLayersAreFoundByItsParameters) {
   const PublishedRun r = row_of("moe-mla,61,7168,18432,128,,,129280,4096,256,8,2048,1,671" + kWhere);
   EXPECT_EQ(r.dense_layers, 3);
   EXPECT_NEAR(net_parameters(r), 671.0e9, 0.2e9);
-  EXPECT_NEAR(used_by_a_token(r), 37.5e9, 0.5e9);
+  EXPECT_NEAR(used_parameters(r), 37.5e9, 0.5e9);
 }
 
 // The shipped net is planned with as many, but for norms and biases.

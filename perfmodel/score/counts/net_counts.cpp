@@ -203,6 +203,12 @@ double net_parameters(const PublishedRun& r) {
   return n.first.dense + r.layers * n.block.dense + n.last.dense;
 }
 
+double used_parameters(const PublishedRun& r) {
+  const NetCounts& n = count_cut(r, {});
+  const PassCounts& block = n.block.forward;
+  return n.first.dense + r.layers * (block.products + block.experts) / (2 * r.seq * n.samples) + n.last.dense;
+}
+
 namespace {
 
 double flops_of(const PassCounts& p, bool masked) {

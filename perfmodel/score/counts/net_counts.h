@@ -59,6 +59,8 @@ double feed_forward_width(const PublishedRun& run);
 
 /// Parameters of the whole net.
 double net_parameters(const PublishedRun& run);
+/// Those of its ends, and of its blocks' products that a token passes.
+double used_parameters(const PublishedRun& run);
 
 /// FLOPs of a step without recomputation: products, attention without what a mask hides, the vocabulary.
 double model_flops(const PublishedRun& run);

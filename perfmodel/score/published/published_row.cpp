@@ -267,13 +267,16 @@ const ChipSpec* chip_of_row(const CsvRow& row, const Surroundings* own) {
   return own ? own->chip : chip;
 }
 
-/// Its work is counted from a plan.
-void refuse_unplanned(const PublishedRun& r) {
-  try {
-    count_net(r);
-  } catch (const ConfigError& e) {
-    throw Refused("no plan has its net and cut", e.what());
-  }
+/// Its net, layout and policy, of which a plan counts the work.
+void read_planned(const CsvRow& row, PublishedRun& r) try {
+  read_net(row, r);
+  refuse_impossible_net(row, r);
+  read_layout(row, r);
+  read_policy(row, r);
+  refuse_missing_precision(r);
+  count_net(r);
+} catch (const ConfigError& e) {
+  throw Refused("no plan has its net and cut", e.what());
 }
 
 }  // namespace
@@ -299,12 +302,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   const std::string metric = row.text("metric_name");
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
     throw Refused("metric '" + metric + "' is part of a step");
-  read_net(row, r);
-  refuse_impossible_net(row, r);
-  read_layout(row, r);
-  read_policy(row, r);
-  refuse_missing_precision(r);
-  refuse_unplanned(r);
+  read_planned(row, r);
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);
   if (r.memory_gb < 0) throw Refused("memory_gb is below 0");

@@ -107,10 +107,8 @@ void refuse_impossible_net(const CsvRow& row, const PublishedRun& r) {
   if (row.number("attended_tokens", 0) > r.seq)
     throw Refused("attended_tokens is above seq_len", in_short(row.number("attended_tokens")));
   const double said = 1e9 * row.number("params_b", 0), all = net_parameters(r);
-  const BlockWeights block = block_weights(r);
-  const double active = all - r.layers * (block.experts - block.active);
   const auto near = [&](double of) { return said < kParameters * of && of < kParameters * said; };
-  if (said > 0 && !near(all) && !near(active))
+  if (said > 0 && !near(all) && !near(used_parameters(r)))
     throw Refused("params_b is not that of its sizes",
                   in_short(1e-9 * said) + " and " + in_short(1e-9 * all) + " billion");
 }
