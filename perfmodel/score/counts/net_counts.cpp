@@ -57,7 +57,7 @@ void add_op(const SectionOp& op, const OpShape& s, double times, PassCounts& to)
         times * s.work.bytes();
 }
 
-/// Of `samples` samples: all counts are linear between the sections' two plans.
+/// A part with this number of samples: its counts are linear between the sections' two plans.
 void add_part(const NetSections& n, int32_t part, double samples, double times, PartCounts& to) {
   const PartSections& p = n.parts[static_cast<size_t>(part)];
   const double x = (samples - n.one) / (n.two - n.one);

@@ -65,7 +65,7 @@ TEST(PublishedSpec, ClosedFormsCountTheFlopsOfThePlan) {
   }
 }
 
-/// Of a block's matrices, from its sizes.
+/// Parameters of a block's matrices, from its sizes.
 double matrices_of(const PublishedRun& r) {
   const double kinds = r.arch == Arch::llama ? 3 : 2, moe = r.experts > 0 ? 1 - r.dense_layers / r.layers : 0;
   const LatentSpec& l = r.latent;
