@@ -58,7 +58,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
   const OwnParameters layer = own_parameters(r);
   const PlacedExperts experts = experts_of(r);
-  const double table = r.hidden * r.vocab / r.tp;
+  const NetCounts& net = count_net(r);
   // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of each input: of q, k, v and of
   // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered
   // keys and values are also kept.
@@ -84,8 +84,10 @@ MemoryCounts count_memory(const PublishedRun& r) {
       s.whole = m.states + m.reserved;
       continue;
     }
-    const double tables = !first && !last ? 0 : r.pp > 1 || r.arch == Arch::gpt ? 1 : 2;
-    const double dense = layers * layer.dense + tables * table, of_experts = layers * layer.experts;
+    const double table = r.hidden * r.vocab / r.tp;
+    const double ends = r.asked ? net.first.dense + net.last.dense
+                                : table * (!first && !last ? 0 : r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+    const double dense = layers * layer.dense + ends, of_experts = layers * layer.experts;
     const auto held = [&](double shards_of_dense) {  // experts have fewer replicas to be sharded over
       return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
     };
@@ -115,18 +117,16 @@ MemoryCounts count_memory(const PublishedRun& r) {
       s.ffn = T * f * 2 * scale / r.tp;
     }
     if (r.attention == AttentionKernel::unfused || r.attention == AttentionKernel::fused_softmax) {
-      const NetCounts& n = count_net(r);
-      s.scores = 5 * r.micro_batch / r.cp / n.samples * n.block.forward.pairs * scale;
+      s.scores = 5 * r.micro_batch / r.cp / net.samples * net.block.forward.pairs * scale;
       s.scores_again = r.recompute == Recompute::selective;
     }
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
     if (r.asked) {
-      const NetCounts& n = count_net(r);
-      const double samples = r.micro_batch / n.samples;
-      s.exact = samples * n.block.saved;
-      s.known += samples * (n.first.saved + n.last.saved);
+      const double samples = r.micro_batch / net.samples;
+      s.exact = samples * net.block.saved;
+      s.known += samples * (net.first.saved + net.last.saved);
       s.stream = s.attention = s.ffn = 0;
-      s.checkpoint = full ? samples * n.block.entering : 0;
+      s.checkpoint = full ? samples * net.block.entering : 0;
     } else if (r.autocast) {  // by operand, as autograd keeps them, without prices
       s.exact = s.stream + s.attention + s.ffn;
       s.stream = s.attention = s.ffn = 0;

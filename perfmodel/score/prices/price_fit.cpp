@@ -261,7 +261,7 @@ double log_value(const Quantity& q, const Sample& s, const VectorXd& log_prices)
 double far_variance(const Quantity& q, const Sample& s, double log_value, double sigma, double power) {
   if (&q != &kStepSeconds) return 0;
   // Beyond what campaigns reach: tiny nets take a thousand times their device's time.
-  constexpr double kFarthest = 2.5;
+  constexpr double kFarthest = 3;
   const double far = std::clamp(log_value - std::log(device_floor(s.counts)), 0.0, kFarthest);
   return std::pow(sigma * std::max(far, std::pow(far, power)), 2);
 }

@@ -72,6 +72,18 @@ TEST(AskedNets, TakeAboutAsLongAsOnOurEngine) {
   }
 }
 
+// Their steps are launches, a thousand times their device's time: intervals ended at 1e9 seconds.
+TEST(AskedNets, TinyOnesHaveIntervalsToUse) {
+  const ForeignEngine& megatron = engine_named("megatron");
+  const EngineModel model = EngineModel::shipped(&megatron);
+  for (const char* net : {"unet-tiny", "gpt-tiny"}) {
+    const EngineAnswer a = model.predict(OnH100(net, {"policy.amp=bf16"}).run(megatron.habits));
+    EXPECT_GT(a.step.value, 1e-3) << net;
+    EXPECT_LT(a.step.value, 1) << net;
+    EXPECT_LT(a.step.upper, 20) << net;
+  }
+}
+
 TEST(AskedNets, DifferByTheirOwnSettings) {
   const auto work = [](const std::vector<std::string>& settings) {
     return count_net(OnH100("swin-era5", settings).run()).block.forward.products;
