@@ -86,7 +86,9 @@ MemoryCounts count_memory(const PublishedRun& r) {
     }
     const double table = r.hidden * r.vocab / r.tp;
     const double ends = r.asked ? net.first.dense + net.last.dense
-                                : table * (!first && !last ? 0 : r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+                                : table * (!first && !last                   ? 0
+                                           : r.pp > 1 || r.arch == Arch::gpt ? 1
+                                                                             : 2);
     const double dense = layers * layer.dense + ends, of_experts = layers * layer.experts;
     const auto held = [&](double shards_of_dense) {  // experts have fewer replicas to be sharded over
       return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
