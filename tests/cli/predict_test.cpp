@@ -282,9 +282,13 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
           "llama3-8b.yaml");
   const Ended large =
       run({"predict", kModels + "gpt3-1t.yaml", "--machine", gpu, "--engine", "nemo", "--set", "layout.dp=1",
-           "--set", "layout.tp=1", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
+           "--set", "layout.tp=8", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
   EXPECT_EQ(large.code, 4) << large.text;
   EXPECT_NE(large.text.find("smallest change that fits"), std::string::npos) << large.text;
+  const Ended whole =  // its 160 heads are not for 512 tensor ranks, which would fit
+      run({"predict", kModels + "gpt3-1t.yaml", "--machine", gpu, "--engine", "nemo", "--set", "layout.dp=1",
+           "--set", "layout.tp=1", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
+  EXPECT_NE(whole.text.find("no change of one key fits"), std::string::npos) << whole.text;
   refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
 }
 

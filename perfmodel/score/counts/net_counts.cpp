@@ -151,6 +151,7 @@ struct HashOfKey {
 NetCounts planned(const PublishedRun& r, const Cut& cut) {
   RunSpec spec = r.asked ? r.asked->spec : RunSpec{};
   if (!r.asked) spec.net = net_of(r);
+  spec.file = r.id;
   spec.policy.amp = r.precision <= Precision::tf32 ? Amp::none : Amp::bf16;
   spec.policy.attention = AttentionKind::flash;
   const SectionKey key{
