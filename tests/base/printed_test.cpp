@@ -25,6 +25,13 @@ TEST(Rounded, KeepsTheDigitsThatTheIntervalSupports) {
   EXPECT_EQ(rounded_part(0, {2, 1, 3}), "0");
 }
 
+// Half-widths of 500 and 39: by them alone 27 and 3 were "0".
+TEST(Rounded, WhatIsPositiveIsNeverZero) {
+  EXPECT_EQ(with_interval({27.4, 0.63, 1042}), "30 (0.6 to 1000)");
+  EXPECT_EQ(rounded({3.2, 0.1, 78}), "3");
+  EXPECT_EQ(with_interval({3, 0, 78}), "0 (0 to 80)");
+}
+
 TEST(Rounded, AnInverseChangesTheEnds) {
   const Known k = Known{2, 1, 4}.inverse(8);
   EXPECT_DOUBLE_EQ(k.value, 4);

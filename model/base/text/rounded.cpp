@@ -20,13 +20,24 @@ std::string rounded(double value, int place) {
   return text;
 }
 
+namespace {
+
+/// The value or an end, with at least its first digit where all are positive: none is "0", however wide the
+/// interval.
+std::string rounded_of(const Known& k, double value) {
+  const int place = last_place(k);
+  return rounded(
+      value, k.lower > 0 ? std::min(place, static_cast<int>(std::floor(std::log10(value) + 1e-12))) : place);
+}
+
+}  // namespace
+
 std::string rounded(const Known& k) {
-  return rounded(k.value, last_place(k));
+  return rounded_of(k, k.value);
 }
 
 std::string with_interval(const Known& k) {
-  const int place = last_place(k);
-  return rounded(k.value, place) + " (" + rounded(k.lower, place) + " to " + rounded(k.upper, place) + ")";
+  return rounded_of(k, k.value) + " (" + rounded_of(k, k.lower) + " to " + rounded_of(k, k.upper) + ")";
 }
 
 std::string rounded_part(double part, const Known& whole) {
