@@ -123,13 +123,13 @@ StepCounts count_step(const PublishedRun& r) {
   c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
   const double peak = g.peak(r.precision);
   const double rate = g.reached(r.precision);
-  const double trained = r.frozen_weights ? 0 : 1;
+  const double frozen = r.frozen_weights ? 1 : 0;
   const auto products = [&](const PartCounts& part, double repeated) {
     return samples * ((1 + repeated) * part.forward.products + part.backward.products -
-                      (1 - trained) * part.backward.weight_gradients);
+                      frozen * part.backward.weight_gradients);
   };
   const double expert_flops = samples * ((1 + again) * forward.experts + backward.experts -
-                                         (1 - trained) * backward.expert_weight_gradients);
+                                         frozen * backward.expert_weight_gradients);
   c.gemm_s = products(net.block, again) / rate;
   // Roofline: a product's operands take as long as its arithmetic at sizes proportional to this.
   const double operand = r.precision == Precision::fp4 ? 0.5 : r.precision == Precision::fp8 ? 1 : bytes;

@@ -26,10 +26,6 @@ Amp amp_of(Precision p) {
   throw ConfigError("", "precision", "is none that this program plans", "leave such rows out");
 }
 
-}  // namespace
-
-namespace {
-
 NetSpec image_net_of(const PublishedRun& p) {
   VitSpec net;
   net.embed_dim = std::llround(p.hidden);
@@ -142,10 +138,6 @@ Precision precision_of(const RunSpec& s) {
   return Precision::fp8;
 }
 
-}  // namespace
-
-namespace {
-
 void take_experts(const LlamaSpec& net, PublishedRun& r) {
   r.experts = static_cast<double>(net.experts.num_experts);
   r.top_k = static_cast<double>(net.experts.num_experts_per_tok);
@@ -153,10 +145,6 @@ void take_experts(const LlamaSpec& net, PublishedRun& r) {
   r.shared_experts = static_cast<double>(net.experts.num_shared_experts);
   r.dense_layers = static_cast<double>(net.dense_blocks());
 }
-
-}  // namespace
-
-namespace {
 
 /// A net that is counted whole: closed forms of pipelines and of rings of keys need equal blocks.
 void ask_whole(const RunSpec& s, PublishedRun& r) {
