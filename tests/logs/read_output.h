@@ -1,4 +1,4 @@
-// What an OutputReader makes of a program's lines, each with the second at which it came.
+// Lines of a program as an OutputReader reads them, each with the second at which it came.
 #pragma once
 #include <cstdint>
 #include <map>
