@@ -21,7 +21,7 @@ cd "$ISOBAR_ROOT"
 FORMAT_VERSION=14              # layout differs between versions; use this one (Debian 12's, or PyPI's wheel of it)
 FORMAT_WHEEL=clang-format==14.0.6
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
-ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
+ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product'
 # Tests that measure, or whose like CI has already: statistics over many drawn worlds, worlds between those of CI, the GPU
 # script from end to end; two fifths of all tests' time
 STUDIES='^engine/(Product|Layouts|Fields|Graphs|Language)\.[567]$|^engine/(Product\.3$|(Parity|OtherLosses|Lora)\.portable)|^cli/Ends\.SetupKeeps|^cuda/ScriptRehearsal|^reports/(BrowserManyRuns|BudgetPages)|^guest/Programs|^import/Torch(Memory|Own|Times)|^perfmodel/(PyTorchCountsFsdpMemory|Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
@@ -37,7 +37,7 @@ MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Fields|Grap
 # thread each. It does not understand libgomp's barriers, so parallel loops of CPU kernels are left to `asan`.
 TSAN_PROGRAMS='test_base test_data test_trace test_engine test_lanes test_sweep test_cluster isobar'
 TSAN_TESTS='^(base|data|trace|sweep|cluster)/|^engine/(Arena|Checkpoints|Executor|Failure|Safetensors|Trace|Train|lanes)'
-TSAN_SKIPS='^sweep/Fuzz|AThousandTrialsExpand'
+TSAN_SKIPS='^sweep/Fuzz'
 
 suites=()
 for argument in "$@"; do

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
@@ -19,9 +20,9 @@ struct Overloaded : Fs... {
 
 /// Section and name of a key
 struct Address {
-  explicit Address(const std::string& key)
+  explicit Address(std::string_view key)
       : section(key.substr(0, key.find('.'))), name(key.substr(key.find('.') + 1)) {}
-  std::string section, name;
+  std::string_view section, name;
 };
 
 std::string listed(std::span<const char* const> words, const char* between) {
@@ -92,8 +93,11 @@ struct ValueReader {
 
 void KeyRow::read(const json& j, const std::string& file) const {
   const Address at(key);
-  if (!j.contains(at.section) || !j[at.section].contains(at.name)) return;
-  const ValueReader from{key, file, j[at.section][at.name]};
+  const auto section = j.find(at.section);
+  if (section == j.end()) return;
+  const auto value = section->find(at.name);
+  if (value == section->end()) return;
+  const ValueReader from{key, file, *value};
   const char* const other = allowed_.word;
   std::visit(Overloaded{[&](int64_t* to) {
                           if (other && from.v == other)
