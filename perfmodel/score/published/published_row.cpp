@@ -179,14 +179,19 @@ AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
   const bool flash = flash_attention == "y" || (flash_attention != "n" && usual_flash);
   const AttentionKernel usual = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
   const bool flash_has_no_such_type = r.precision <= Precision::tf32;
-  return one_of<AttentionKernel>(
+  const auto kernel = one_of<AttentionKernel>(
       row, "attention_kernel",
       {{"", flash && flash_has_no_such_type ? AttentionKernel::memory_efficient : usual},
        {"flash1", AttentionKernel::flash1},
        {"flash2", AttentionKernel::flash2},
-       {"fused", AttentionKernel::fused_softmax},
+       {"fused",
+        flash_attention == "y" ? usual : AttentionKernel::fused_softmax},  // cuDNN's, else of softmax
        {"torch", AttentionKernel::unfused},
        {"sdpa", flash_has_no_such_type ? AttentionKernel::memory_efficient : usual}});
+  const std::string named = lower(row.text("attention_kernel"));
+  if (!is_unsaid(row, "flash_attention") && !named.empty() && named != "sdpa" && is_fused(kernel) != flash)
+    throw Refused("attention_kernel '" + named + "' contradicts flash_attention '" + flash_attention + "'");
+  return kernel;
 }
 
 void read_policy(const CsvRow& row, PublishedRun& r) {

@@ -281,6 +281,30 @@ TEST(PublishedTables, ACellThatSaysNothingKnownRefusesItsRowByTheColumnsName) {
   }
 }
 
+TEST(PublishedTables, AnAttentionKernelAgreesWithFlashAttention) {
+  const CsvTable csv = read_csv(kTables + "maxtext.csv");
+  const auto read = [&](const char* flash, const char* kernel) {
+    return published_from(rewritten(csv, [&](const std::string& c, const std::string& cell) -> std::string {
+      return c == "flash_attention" ? flash : c == "attention_kernel" ? kernel : cell;
+    }));
+  };
+  const auto kernel_of = [&](const char* flash, const char* kernel) {
+    return read(flash, kernel).runs.at(0).attention;
+  };
+  EXPECT_EQ(kernel_of("y", "fused"), AttentionKernel::flash2);  // cuDNN's fused attention
+  EXPECT_EQ(kernel_of("n", "fused"), AttentionKernel::fused_softmax);
+  EXPECT_EQ(kernel_of("unknown", "fused"), AttentionKernel::fused_softmax);
+  EXPECT_EQ(kernel_of("y", "flash1"), AttentionKernel::flash1);
+  for (const auto& [flash, kernel] : {std::pair{"y", "torch"}, {"n", "flash1"}, {"n", "flash2"}}) {
+    const PublishedTable t = read(flash, kernel);
+    EXPECT_TRUE(t.runs.empty()) << flash << " " << kernel;
+    ASSERT_FALSE(t.refused.empty());
+    EXPECT_NE(t.refused.begin()->first.find(std::string("'") + kernel + "' contradicts flash_attention"),
+              std::string::npos)
+        << t.refused.begin()->first;
+  }
+}
+
 TEST(PublishedTables, UnknownMissingAndDoubledColumnsAreNamedWithTheFile) {
   const std::string row =
       "arch,layers,hidden,heads,seq_len,gpus,gpu_type,dp,tp,pp,micro_batch,global_batch,metric_name";
