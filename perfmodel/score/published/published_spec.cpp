@@ -109,12 +109,18 @@ namespace {
 /// Refuses settings that a foreign engine's closed form does not cover.
 void refuse_unpriced(const RunSpec& s) {
   const RunSpec usual;
-  if (s.policy.offload_optimizer)
-    refuse(s, "policy.offload_optimizer", "is priced of Isobar's own engine alone", "set it to false");
+  const char* const own = "is priced of Isobar's own engine alone";
+  if (s.policy.offload_optimizer) refuse(s, "policy.offload_optimizer", own, "set it to false");
   if (s.policy.main_grads_dtype != usual.policy.main_grads_dtype)
     refuse(s, "policy.main_grads_dtype", "is the engine's own choice", "leave it out");
   if (s.policy.bucket_mb != usual.policy.bucket_mb)
     refuse(s, "policy.bucket_mb", "is the engine's own choice", "leave it out");
+  if (!s.train.freeze.empty())
+    refuse(s, "train.freeze", own, "leave it out: with train.lora_rank all but adapters is frozen");
+  if (s.train.rollout > 1) refuse(s, "train.rollout", own, "set it to 1, or leave --engine out");
+  if (s.train.ema > 0) refuse(s, "train.ema", own, "set it to 0, or leave --engine out");
+  if (s.train.optimizer == OptimizerKind::sgd)
+    refuse(s, "train.optimizer", "sgd " + std::string(own), "use adam or adamw, or leave --engine out");
   if (s.layout.order != usual.layout.order)
     refuse(s, "layout.order", "is tp-cp-dp-pp where other engines are priced", "leave it out");
   if (s.layout.cp > 1 && s.policy.cp_kind == CpKind::ulysses)
@@ -152,7 +158,6 @@ void ask_whole(const RunSpec& s, PublishedRun& r) {
   if (s.net.recorded()) refuse(s, "net.kind", kind, "leave --engine out, or name pytorch");
   if (s.layout.pp > 1) refuse(s, "layout.pp", kind, "set it to 1, or leave --engine out");
   if (s.layout.cp > 1) refuse(s, "layout.cp", kind, "set it to 1, or leave --engine out");
-  if (s.train.rollout > 1) refuse(s, "train.rollout", kind, "set it to 1, or leave --engine out");
   r.arch = Arch::other;
   nlohmann::json text = to_json(s);
   r.asked = std::make_shared<AskedNet>(AskedNet{s, text["net"].dump() + text["data"].dump()});
@@ -220,6 +225,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.attention = s.policy.attention != AttentionKind::flash ? AttentionKernel::fused_softmax
                 : r.precision <= Precision::tf32           ? AttentionKernel::memory_efficient
                                                            : AttentionKernel::flash2;
+  r.frozen_weights = s.train.lora_rank > 0;
   r.recompute = s.policy.recompute;
   const double chunk = std::ceil(r.layers / (r.pp * r.vpp));
   if (s.policy.recompute_method == RecomputeMethod::block)

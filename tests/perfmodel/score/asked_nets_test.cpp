@@ -92,6 +92,35 @@ TEST(AskedNets, DifferByTheirOwnSettings) {
   EXPECT_NE(work({}), work({"net.mlp_ratio=2"}));
 }
 
+// Trained parts decide weight gradients, and an optimizer decides the memory.
+TEST(AskedNets, RefuseTrainingsThatNoClosedFormHas) {
+  for (const char* net : {"llama3-8b", "vit-l-16", "swin-era5"})
+    for (const auto& [setting, key] : {std::pair{"train.freeze=[blocks.*]", "train.freeze"},
+                                       {"train.ema=0.99", "train.ema"},
+                                       {"train.optimizer=sgd", "train.optimizer"}})
+      try {
+        OnH100(net, {setting}).run();
+        FAIL() << net << " " << setting;
+      } catch (const ConfigError& e) {
+        EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+      }
+}
+
+// A backward pass without weight gradients has half of its products: 4 of 6 FLOPs a parameter are left.
+TEST(AskedNets, WithAdaptersComputeNoOtherWeightGradients) {
+  const auto counts = [](const std::vector<std::string>& further) {
+    std::vector<std::string> settings{"layout.dp=8", "policy.micro_batch=1", "train.global_batch=8",
+                                      "policy.recompute=none", "policy.amp=bf16"};
+    settings.insert(settings.end(), further.begin(), further.end());
+    return count_step(OnH100("llama3-8b", settings).run());
+  };
+  const StepCounts all = counts({}),
+                   adapters = counts({"train.lora_rank=8", "train.lora_targets=[blocks.*.attn]"});
+  EXPECT_NEAR(adapters.gemm_s / all.gemm_s, 4.0 / 6, 0.01);
+  EXPECT_EQ(adapters.dp_s + adapters.zero3_s, 0);
+  EXPECT_EQ(adapters.optimizer_s, 0);
+}
+
 // Their pipelines are of unequal blocks, and no ring of keys passes their windows and edges.
 TEST(AskedNets, RefuseWhatNoClosedFormHas) {
   for (const auto& [setting, key] : {std::pair{"layout.pp=2", "layout.pp"}, {"layout.cp=2", "layout.cp"}})
