@@ -56,6 +56,13 @@ struct Pipe {
 
 }  // namespace
 
+std::string submitted_id(const std::string& text) {
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  if (last == std::string::npos) return "";
+  const std::string word = text.substr(text.find_last_of(" \t\r\n", last) + 1);
+  return word[0] >= '0' && word[0] <= '9' ? word.substr(0, word.find_first_of(" \t\r\n")) : "";
+}
+
 Said say(const std::vector<std::string>& argv, const SayOptions& options) {
   const std::filesystem::path program = program_in_path(argv[0]);
   if (program.empty()) return {.code = 127, .err = argv[0] + ": " + std::strerror(ENOENT) + "\n"};

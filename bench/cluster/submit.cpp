@@ -313,7 +313,8 @@ class ClusterSweep {
       sweep::claim(dir.path(), job.name());
     }
     try {
-      job.write_id(scheduler_.submit(cluster_, job.path(), "script"));
+      const std::string id = scheduler_.submit(cluster_, job.path(), "script");
+      if (!id.empty()) job.write_id(id);
     } catch (const ConfigError&) {
       take_back(p, job, archived);
       throw;

@@ -156,6 +156,40 @@ TEST_F(SchedulerAnswers, AStateThatSlurmHadNotYetIsNoEnd) {
   }
 }
 
+// The greeting is Stampede3's (llnl/maestrowf 441), whose first line is empty.
+TEST_F(SchedulerAnswers, TheIdIsBehindWhatASiteSaysAboveIt) {
+  const auto says = [&](const std::string& program, const std::string& text) {
+    plays(program, "cat <<'END'\n" + text + "\nEND");
+    ClusterSpec c;
+    return (program == "qsub" ? pbs() : slurm())->submit(c, scratch_.path(), "script");
+  };
+  const std::string greeting =
+      "\n-----\n   Welcome to the Stampede3 Supercomputer\n-----\n\nNo reservation for this job\n"
+      "--> Verifying access to desired queue (spr)...OK\n";
+  for (const std::string& above : {std::string(), greeting}) {
+    EXPECT_EQ(says("sbatch", above + "519605"), "519605");
+    EXPECT_EQ(says("sbatch", above + "519605;stampede3\n"), "519605");
+    EXPECT_EQ(says("sbatch", above + "Submitted batch job 519605"), "519605");
+    EXPECT_EQ(says("qsub", above + "39352.pbs-1"), "39352.pbs-1");
+  }
+  EXPECT_EQ(says("sbatch", ""), "");  // found by its name
+  EXPECT_EQ(says("qsub", greeting + "Thank you"), "");
+}
+
+// A time limit is no cancellation, after which a sweep holds the job's trials back.
+TEST_F(SchedulerAnswers, PbsJobsThatUsedTheirTimeWereNotCancelled) {
+  const auto state = [&](int status, const std::string& used) {
+    plays("qstat", R"(echo '{"Jobs":{"10.s":{"job_state":"F","Exit_status":)" + std::to_string(status) +
+                       R"(,"Resource_List":{"walltime":"00:20:00"},"resources_used":{"walltime":")" + used +
+                       R"("}}}}')");
+    return pbs()->ask({{"isobar-a", "10.s"}})->at(0).state;
+  };
+  EXPECT_EQ(state(-29, "00:20:06"), "TIMEOUT");
+  EXPECT_EQ(state(271, "00:20:06"), "TIMEOUT");
+  EXPECT_EQ(state(271, "00:19:59"), "CANCELLED");
+  EXPECT_EQ(state(0, "00:20:06"), "COMPLETED");
+}
+
 // Accounting of jobs that a first answer omits is queried for each alone.
 TEST_F(SchedulerAnswers, SlurmsBooksThatLeaveAJobOut) {
   const auto scheduler = slurm();

@@ -17,6 +17,20 @@ namespace {
 
 using nlohmann::json;
 
+// "01:02:03" or "62"
+double seconds_of(const std::string& time) {
+  double s = 0;
+  std::istringstream in(time);
+  for (std::string part; std::getline(in, part, ':');) s = 60 * s + std::atof(part.c_str());
+  return s;
+}
+
+/// True for a job that ran as long as it asked for, which older versions end by a signal, as qdel does.
+bool used_its_time(const json& job) {
+  const double asked = seconds_of(text_in(object_in(job, "Resource_List"), "walltime"));
+  return asked > 0 && seconds_of(text_in(object_in(job, "resources_used"), "walltime")) >= asked;
+}
+
 // Slurm's name for the Exit_status of a finished job. PBS's own codes are negative: -26 virtual memory, -27
 // memory, -29 walltime; 256 and more is 256 + signal.
 std::string ended_as(const json& job) {
@@ -28,17 +42,10 @@ std::string ended_as(const json& job) {
   if (status == 0) return "COMPLETED";
   if (status == -29) return "TIMEOUT";
   if (status == -26 || status == -27) return "OUT_OF_MEMORY";
-  if (status == 271 || status == 265 || status == 143 || status == 137 || substate == 91) return "CANCELLED";
+  if (status == 271 || status == 265 || status == 143 || status == 137 || substate == 91)
+    return used_its_time(job) ? "TIMEOUT" : "CANCELLED";
   return status < 0 ? "BOOT_FAIL (Exit_status " + std::to_string(status) + ")"
                     : "FAILED (Exit_status " + std::to_string(status) + ")";
-}
-
-// "01:02:03" or "62"
-double seconds_of(const std::string& time) {
-  double s = 0;
-  std::istringstream in(time);
-  for (std::string part; std::getline(in, part, ':');) s = 60 * s + std::atof(part.c_str());
-  return s;
 }
 
 int64_t count_of(const json& asked) {  // nodect may be a number or a string
@@ -107,10 +114,10 @@ class Pbs : public Scheduler {
   std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                      const std::string& file) override {
     const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
-    if (s.code != 0 || first_line(s.out).empty())
+    if (s.code != 0)
       throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
                         "mend the section; --dry-run prints the script");
-    return first_line(s.out);
+    return submitted_id(s.out);
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {

@@ -43,8 +43,8 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
   virtual std::string script(const ClusterSpec& c, const JobRequest& job) const = 0;
-  /// Submits `file` from `dir` and returns the job's id. Throws ConfigError with the scheduler's message when
-  /// it refuses.
+  /// Submits `file` from `dir` and returns the job's id; "" where its answer has none, so that the job is
+  /// found by its name. Throws ConfigError with the scheduler's message when it refuses.
   virtual std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                              const std::string& file) = 0;
   /// The state of each job; nothing when the scheduler does not answer, from which no state may be inferred.

@@ -49,7 +49,8 @@ class Slurm : public Scheduler {
     if (s.code != 0)
       throw ConfigError(c.file, "cluster", "sbatch refused the job: " + first_line(s.err),
                         "mend the section; --dry-run prints the script");
-    return split(first_line(s.out), ';').at(0);  // "12" or "12;cluster"
+    const std::string id = submitted_id(s.out);  // "12" or "12;cluster"
+    return id.substr(0, id.find(';'));
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
