@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "bench/logs/quantities.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 
@@ -124,13 +125,15 @@ std::pair<std::string, size_t> host_before(std::string_view s) {
   return {std::string(s.substr(0, name)), blank_behind(s, end + 1)};
 }
 
-/// "trainer-1  | "
+/// "trainer-1  | ", but not "val | " of a program's own
 size_t compose_label(std::string_view s) {
   size_t end = 0;
   while (end < s.size() && (letter(s[end]) || digit(s[end]) || s[end] == '-' || s[end] == '_')) ++end;
   const size_t bar = s.find_first_not_of(' ', end);
-  return end > 0 && bar != std::string_view::npos && bar > end && s.substr(bar).starts_with("| ") ? bar + 2
-                                                                                                  : 0;
+  return end > 0 && !is_validation(s.substr(0, end)) && bar != std::string_view::npos && bar > end &&
+                 s.substr(bar).starts_with("| ")
+             ? bar + 2
+             : 0;
 }
 
 /// True when `s` matches `form` at `at`: 0 stands for a digit, a for a letter.

@@ -137,8 +137,12 @@ void OutputReader::numbers(Quantities q, double now, const std::string& source) 
   if (q[memory_bytes]) peak_bytes_ = std::max(peak_bytes_, *q[memory_bytes]);
   if (q[train_steps_per_s]) run_ = q;
   if (q[loss]) loss_ = q[loss];
+  if (q[valid_loss] && !shows_training(q)) {
+    // Steps may begin anew in each epoch, or be those of the validation.
+    if (q[step] && *q[step] < static_cast<double>(newest_)) q[step].reset();
+    return take_valid(q);
+  }
   std::optional<int64_t> at = step_of(q, source);
-  if (at && !shows_training(q) && q[valid_loss]) at.reset();
   if (!at) {
     if (q[loss]) pending_loss_ = q[loss];
     if (q[lr]) pending_lr_ = q[lr];

@@ -124,6 +124,34 @@ bool take_suffix(std::string_view& key, std::initializer_list<std::string_view> 
 
 }  // namespace
 
+bool is_validation(std::string_view word) {
+  static constexpr std::array<std::string_view, 9> kWords = {
+      "val", "valid", "validation", "validating", "eval", "evaluation", "evaluating", "test", "testing"};
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view known) {
+    return std::equal(word.begin(), word.end(), known.begin(), known.end(),
+                      [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+  });
+}
+
+bool begins_validation(std::string_view text) {
+  const auto letter = [&](size_t i) {
+    const char c = text[i];
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '/' || c == '.';
+  };
+  bool first = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!letter(i)) continue;
+    const size_t begin = i;
+    while (i < text.size() && letter(i)) ++i;
+    const std::string_view word = text.substr(begin, i - begin);
+    // "test" may be the name of a run
+    const bool name = word.size() == 4 && std::tolower(static_cast<unsigned char>(word[0])) == 't';
+    if (is_validation(word) && (first || !name)) return true;
+    first = false;
+  }
+  return false;
+}
+
 bool Quantities::any() const {
   return std::any_of(at_.begin(), at_.end(), [](const auto& x) { return x.has_value(); });
 }
@@ -131,6 +159,15 @@ bool Quantities::any() const {
 void Quantities::fill_from(const Quantities& other) {
   for (size_t i = 0; i < at_.size(); ++i)
     if (!at_[i]) at_[i] = other.at_[i];
+}
+
+void Quantities::keep_validation() {
+  using enum LogQuantity;
+  const Quantities all = std::exchange(*this, {});
+  (*this)[step] = all[step];
+  (*this)[epoch] = all[epoch];
+  (*this)[valid_loss] = all[valid_loss] ? all[valid_loss] : all[loss];
+  (*this)[valid_accuracy] = all[valid_accuracy];
 }
 
 void Quantities::put_step(std::string_view key, double v) {

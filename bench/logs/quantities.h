@@ -55,6 +55,8 @@ class Quantities {
   void fill_from(const Quantities& other);
   /// Drops what no training has: negative times, infinite rates. Losses may be anything.
   void drop_impossible();
+  /// Leaves what a validation says: its place in the training, and its loss.
+  void keep_validation();
   /// A count of steps, by its key: "iter" beside a smaller "step" is a micro_step.
   void put_step(std::string_view key, double v);
 
@@ -70,6 +72,10 @@ struct QuantityIn {
 
 /// The quantity that a key names, as engines and loggers write it: "train/loss", "val_loss", "lr-AdamW".
 std::optional<QuantityIn> quantity_of_key(std::string_view key);
+bool is_validation(std::string_view word);
+/// True for the words before a line's numbers that make it one of a validation: "eval metrics after step ",
+/// "INFO - [val] iter ". A word of a file's or logger's name ("eval.py:12") is none.
+bool begins_validation(std::string_view text);
 /// A word of a line of one's own, and all of them.
 std::optional<QuantityIn> quantity_of_word(const std::string& word);
 std::vector<std::string> quantity_words();

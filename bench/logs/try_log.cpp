@@ -44,8 +44,11 @@ class TriedLog {
       const std::string line = text.substr(at, std::min(end - at, kLongestLogLine));
       at = end + 1;
       ++lines_;
-      now = std::max(now, clock_in(line).value_or(now));
-      if (reader_.line(line, now) || !looks_like_a_step(line)) continue;
+      // Dates of other lines, as of a heading, are not when a step was written.
+      const double at_line = std::max(now, clock_in(line).value_or(now));
+      const bool read = reader_.line(line, at_line);
+      if (read) now = at_line;
+      if (read || !looks_like_a_step(line)) continue;
       if (missed_++ < kMissedShown)
         examples_ += "               line " + std::to_string(lines_) + ": " + shown(plain_line(line)) + "\n";
     }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "bench/logs/log_text.h"
 
@@ -67,27 +68,89 @@ void take_postfix(std::string_view text, Quantities& out) {
   }
 }
 
+/// "45/100 ━━━━━━ 6s 120ms/step - loss: 2.3000" and "45/Unknown - 6s - 120ms/step - loss: 2.3000"
+std::optional<Bar> keras_bar_in(std::string_view line) {
+  const size_t begin = line.find_first_not_of(" \b"), slash = line.find('/');
+  const size_t loss = line.find(" - loss: ");
+  if (begin == std::string_view::npos || loss == std::string_view::npos || slash > loss) return std::nullopt;
+  std::string_view behind;
+  const auto done = number_at(line.substr(begin), &behind);
+  if (!done || !is_digit(line[begin]) || !behind.starts_with('/')) return std::nullopt;
+  Bar bar{.done = *done, .postfix = behind.substr(1)};
+  bar.total = number_at(bar.postfix).value_or(0);
+  const bool known = bar.total > 0 && bar.done <= bar.total;
+  return known || bar.postfix.starts_with("Unknown") ? std::optional(bar) : std::nullopt;
+}
+
+/// "120ms/step" and " - loss: 2.3000" of what follows the count
+void take_keras(std::string_view text, Quantities& out) {
+  for (size_t dash = text.find(" - "); dash != std::string_view::npos; dash = text.find(" - ")) {
+    text.remove_prefix(dash + 3);
+    const size_t colon = text.find(": ");
+    if (colon == std::string_view::npos) return;
+    const auto q = quantity_of_key(text.substr(0, colon));
+    const auto v = number_at(text.substr(colon + 2));
+    if (q && v && q->quantity != LogQuantity::step) out[q->quantity] = q->factor * *v;
+  }
+}
+
+/// The seconds of "120ms/step"; whole seconds are too coarse, and the time of a line with a validation's loss
+/// includes the validation.
+std::optional<double> keras_seconds(std::string_view text, const Quantities& q) {
+  for (const auto& [unit, factor] : {std::pair{"ms/step", 1e-3}, {"us/step", 1e-6}}) {
+    const size_t end = text.find(unit);
+    if (end == std::string_view::npos || q.has(LogQuantity::valid_loss)) continue;
+    size_t begin = end;
+    while (begin > 0 && is_digit(text[begin - 1])) --begin;
+    if (const auto v = number_at(text.substr(begin, end - begin))) return factor * *v;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
+std::optional<Quantities> BarReader::keras(std::string_view line) {
+  Count& c = keras_;
+  if (line.starts_with("Epoch ") && line.find_first_not_of("0123456789/", 6) == std::string_view::npos) {
+    c = {.offset = c.offset + c.last};
+    in_epoch_ = true;
+  }
+  const std::optional<Bar> bar = keras_bar_in(line);
+  if (!bar || !in_epoch_) return std::nullopt;
+  if (c.total < 0) c.total = bar->total;
+  in_epoch_ = bar->total == c.total && bar->done >= c.last;
+  if (!in_epoch_) return std::nullopt;
+  c.last = bar->done;
+  Quantities out;
+  take_keras(bar->postfix, out);
+  out[LogQuantity::step] = c.offset + bar->done;
+  out[LogQuantity::seconds] = keras_seconds(bar->postfix, out);
+  out.drop_impossible();
+  return out;
+}
+
 std::optional<Quantities> BarReader::operator()(std::string_view line) {
+  if (auto q = keras(line)) return q;
   const std::optional<Bar> bar = bar_in(line);
   if (!bar) return std::nullopt;
   const auto says = [&](const char* word) { return bar->name.find(word) != std::string::npos; };
   const bool named = says("epoch") || says("train") || says("step") || says("iter");
   if (!named && !bar->name.empty()) return std::nullopt;
-  if (says("valid") || says("generating") || says("checkpoint")) return std::nullopt;
-  if (named && !named_) *this = {}, named_ = true;  // bars without a name were others
+  if (says("valid") || says("generating") || says("checkpoint") || begins_validation(bar->name))
+    return std::nullopt;
+  if (named && !named_) drawn_ = {}, named_ = true;  // bars without a name were others
   if (!named && named_) return std::nullopt;
-  if (total_ < 0) total_ = bar->total;
-  if (!named && bar->total != total_) return std::nullopt;
-  if (bar->done < last_) {
-    const bool left_early = bar->done == 0 && 10 * last_ > total_;
-    if (last_ < total_ && !left_early) return std::nullopt;  // drawn again
-    offset_ += last_, total_ = bar->total;
+  Count& c = drawn_;
+  if (c.total < 0) c.total = bar->total;
+  if (!named && bar->total != c.total) return std::nullopt;
+  if (bar->done < c.last) {
+    const bool left_early = bar->done == 0 && 10 * c.last > c.total;
+    if (c.last < c.total && !left_early) return std::nullopt;  // drawn again
+    c.offset += c.last, c.total = bar->total;
   }
-  last_ = bar->done;
+  c.last = bar->done;
   Quantities out;
-  if (bar->done > 0) out[LogQuantity::step] = offset_ + bar->done;
+  if (bar->done > 0) out[LogQuantity::step] = c.offset + bar->done;
   take_postfix(bar->postfix, out);
   out.drop_impossible();
   return out;

@@ -43,6 +43,7 @@ std::optional<Bracket> take_bracket(std::string_view& text) {
 struct Place {
   double step = 0;
   std::optional<double> epoch;
+  std::string_view before;
 };
 
 std::optional<Place> place_in(std::string_view line) {
@@ -50,7 +51,8 @@ std::optional<Place> place_in(std::string_view line) {
     if (const size_t at = line.find(iterations); at != std::string_view::npos) {
       std::string_view rest = line.substr(line.find('[', at));
       const auto count = take_bracket(rest);
-      return count && count->of ? std::optional(Place{count->number, std::nullopt}) : std::nullopt;
+      return count && count->of ? std::optional(Place{count->number, std::nullopt, line.substr(0, at)})
+                                : std::nullopt;
     }
   for (const std::string_view epochs : {"Train: ", "Epoch(train) ", "Epoch: [", "Epoch ["}) {
     const size_t at = line.find(epochs);
@@ -62,7 +64,8 @@ std::optional<Place> place_in(std::string_view line) {
     const auto count = epoch ? take_bracket(rest) : std::nullopt;
     if (!count || !count->of) return std::nullopt;
     const bool from_one = epochs == "Epoch(train) " || epochs == "Epoch [";  // mmcv and mmengine
-    return Place{(epoch->number - (from_one ? 1 : 0)) * *count->of + count->number, epoch->number};
+    return Place{(epoch->number - (from_one ? 1 : 0)) * *count->of + count->number, epoch->number,
+                 line.substr(0, at)};
   }
   return std::nullopt;
 }
@@ -98,7 +101,8 @@ bool validates(std::string_view line) {
 std::optional<Quantities> counted_line(std::string_view line) {
   using enum LogQuantity;
   const std::optional<Place> place = place_in(line);
-  if (!place) return validates(line) ? std::optional(Quantities()) : std::nullopt;
+  if (place ? begins_validation(place->before) : validates(line)) return Quantities();
+  if (!place) return std::nullopt;
   Quantities out;
   out[step] = place->step;
   out[epoch] = place->epoch;

@@ -48,12 +48,6 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> all) 
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-bool is_validation(std::string_view word) {
-  std::string lower(word);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return one_of(lower, {"val", "valid", "validation", "eval", "test"});
-}
-
 /// "348K": what such a letter multiplies a number by, 1 for other units
 double times(std::string_view unit) {
   if (unit == "K" || unit == "k") return 1e3;
@@ -90,7 +84,9 @@ std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
 std::optional<QuantityIn> quantity_of_words(const Worded& w, const Quantities& out) {
   if (w.key == "train") return w.before == "loss" ? quantity_of_key("loss") : std::nullopt;
   if (w.key == "val") return out.has(LogQuantity::loss) ? quantity_of_key("val_loss") : std::nullopt;
-  return quantity_of_key((is_validation(w.before) ? "val_" : "") + std::string(w.key));
+  const std::optional<QuantityIn> q = quantity_of_key(w.key);
+  if (q && q->quantity == LogQuantity::step) return q;
+  return is_validation(w.before) ? quantity_of_key("val_" + std::string(w.key)) : q;
 }
 
 void take(const Worded& w, Quantities& out) {
@@ -119,6 +115,7 @@ void take(const Worded& w, Quantities& out) {
 std::optional<Quantities> free_line(std::string_view line) {
   if (line.size() > kLongestFreeLine || !looks_like_a_step(line)) return std::nullopt;
   Quantities out;
+  std::string_view before_step;
   for (size_t i = 0; i < line.size();) {
     const bool begins =
         (is_digit_of_line(line[i]) ||
@@ -135,10 +132,16 @@ std::optional<Quantities> free_line(std::string_view line) {
       continue;
     }
     const std::string_view earlier = line.substr(0, static_cast<size_t>(before.data() - line.data()));
-    take({word_before(earlier), before, unit_behind(behind), *v}, out);
+    const bool numbered = out.has(LogQuantity::step);
+    // "Eval step:  30%|###   |" is no step 30.
+    if (!behind.starts_with('%')) take({word_before(earlier), before, unit_behind(behind), *v}, out);
+    if (!numbered && out.has(LogQuantity::step)) before_step = line.substr(0, i);
     i = line.size() - behind.size();
   }
   out.drop_impossible();
+  // The time beside a validation's loss alone is none of a step.
+  const bool trained = out.has(LogQuantity::loss), validated = out.has(LogQuantity::valid_loss);
+  if (trained != validated && (validated || begins_validation(before_step))) out.keep_validation();
   const bool says_more = out.has(LogQuantity::loss) || out.has(LogQuantity::valid_loss) ||
                          out.has(LogQuantity::seconds) || out.has(LogQuantity::samples_per_s) ||
                          out.has(LogQuantity::tokens_per_s) || out.has(LogQuantity::steps_per_s);

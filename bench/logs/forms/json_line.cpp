@@ -1,5 +1,6 @@
 #include "bench/logs/forms/json_line.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/logs/log_text.h"
@@ -59,6 +60,11 @@ std::optional<Quantities> json_line(std::string_view line) {
   Quantities out;
   collect(j, "", out);
   out.drop_impossible();
+  // {"split": "val"}, {"mode": "eval"}
+  const bool validates = std::any_of(j.begin(), j.end(), [](const json& value) {
+    return value.is_string() && is_validation(value.get_ref<const std::string&>());
+  });
+  if (validates) out.keep_validation();
   return out.has(LogQuantity::step) ? std::optional(out) : std::nullopt;
 }
 
