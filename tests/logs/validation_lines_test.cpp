@@ -49,6 +49,20 @@ TEST(ValidationLines, AreNoSteps) {
   }
 }
 
+TEST(ValidationLines, ObjectsAndTimesOfPartsAreNoneOfAStep) {
+  for (
+      const char* text :
+      {R"({"step": 1, "eval": {"loss": 8.5, "step_time": 9.0}, "loss": 2.5, "step_time": 0.25})",
+       R"({"step": 1, "metrics": {"eval": {"loss": 8.5, "samples_per_s": 9.0}}, "train": {"loss": 2.5, "step_time": 0.25}})",
+       "iter 1 | loss 2.5 | data time 9.0 s | batch time 0.25 s",
+       "step 1 loss 2.5 forward took 9.0 s, loading took 9.0 s, step took 0.25 s"}) {
+    const Output o = read({.reads = "auto", .untimed = true}, {{0, text}});
+    ASSERT_EQ(o.steps.size(), 1u) << text;
+    EXPECT_EQ(o.steps[0].seconds, 0.25) << text;
+    EXPECT_EQ(*o.steps[0].loss, 2.5) << text;
+  }
+}
+
 TEST(ValidationLines, WordsOfFilesAndRunsAreNone) {
   for (const char* text :
        {"eval.py:12] step 20 loss 4.25 time 2.0 s", "pkg.eval.log - INFO - step 20 loss 4.25 2.0 s/it",

@@ -48,6 +48,12 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> all) 
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
+std::string lower_case_of(std::string_view word) {
+  std::string out(word);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
 /// "348K": what such a letter multiplies a number by, 1 for other units
 double times(std::string_view unit) {
   if (unit == "K" || unit == "k") return 1e3;
@@ -71,10 +77,12 @@ std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
   if (one_of(w.unit, {"s/it", "s/iter", "s/step", "sec/it", "sec/iter", "sec/step"}))
     return QuantityIn{seconds};
   if (one_of(w.unit, {"ms/it", "ms/iter", "ms/step"})) return QuantityIn{seconds, 1e-3};
-  // A time that adds up ("elapsed") is none of a step.
+  // A time that adds up ("elapsed") or of a part ("data time") is none of a step.
   const bool of_step =
-      !one_of(w.before, {"elapsed", "Elapsed", "total", "Total"}) &&
-      one_of(w.key, {"", "took", "in", "time", "step_time", "step_avg", "iter_time", "batch_time", "dt"});
+      one_of(w.key, {"", "step_time", "step_avg", "iter_time", "batch_time", "dt"}) ||
+      (one_of(w.key, {"took", "in", "time"}) &&
+       one_of(lower_case_of(w.before), {"", "step", "iter", "iteration", "batch", "avg", "average", "mean",
+                                        "nan", "inf", "done", "finished", "completed"}));
   if (of_step && one_of(w.unit, {"ms", "msec"})) return QuantityIn{seconds, 1e-3};
   if (of_step && !w.key.empty() && one_of(w.unit, {"s", "sec", "seconds"})) return QuantityIn{seconds};
   return std::nullopt;

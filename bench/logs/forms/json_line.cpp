@@ -29,15 +29,16 @@ std::string with_quoted_nans(std::string_view text) {
   return out;
 }
 
-void collect(const json& j, const std::string& path, Quantities& to) {
+/// Takes the numbers of an object; `prefix`: "val_" within one of a validation.
+void collect(const json& j, const std::string& path, const std::string& prefix, Quantities& to) {
   for (const auto& [key, value] : j.items()) {
     const std::string at = path.empty() ? key : path + "/" + key;
     if (value.is_object()) {
-      collect(value, at, to);
+      collect(value, at, is_validation(key) ? "val_" : prefix, to);
       continue;
     }
     auto q = quantity_of_key(at);
-    if (!q) q = quantity_of_key(key);
+    if (!q) q = quantity_of_key(prefix + key);
     const bool counts = q && q->quantity == LogQuantity::step;
     if (!q || (to.has(q->quantity) && !counts)) continue;
     const std::optional<double> v = value.is_number()   ? std::optional(value.get<double>())
@@ -58,7 +59,7 @@ std::optional<Quantities> json_line(std::string_view line) {
   const json j = parse_json(with_quoted_nans(line.substr(begin)));
   if (!j.is_object()) return std::nullopt;
   Quantities out;
-  collect(j, "", out);
+  collect(j, "", "", out);
   out.drop_impossible();
   // {"split": "val"}, {"mode": "eval"}
   const bool validates = std::any_of(j.begin(), j.end(), [](const json& value) {
