@@ -142,7 +142,9 @@ std::map<int64_t, double> slowest_steps(const std::vector<std::string>& traces,
 }  // namespace
 
 bool is_kineto(const std::string& text) {
-  return text.find("\"traceEvents\"") != std::string::npos;
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  return text.find("\"traceEvents\"") != std::string::npos ||
+         (text.substr(begin, 1) == "[" && text.find("\"ph\"") != std::string::npos);
 }
 
 std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes,

@@ -31,8 +31,9 @@ std::string lower_case(std::string s) {
   return s;
 }
 
-double number_of(const json& e, const char* key) {
+double number_of(const json& e, const char* key) {  // some programs quote their numbers
   const auto it = e.find(key);
+  if (it != e.end() && it->is_string()) return logs::number_at(it->get_ref<const std::string&>()).value_or(0);
   return it != e.end() && it->is_number() ? it->get<double>() : 0;
 }
 
@@ -75,9 +76,15 @@ std::vector<Mark> marks_of(const std::string& file, const std::vector<TraceEvent
     out.push_back({number, e.process, e.begin, e.end});
   }
   if (out.empty())
-    throw ConfigError(file, "ProfilerStep", "marks no step",
-                      "give torch.profiler.profile a schedule and call its step() after each optimizer step");
+    throw ConfigError(
+        file, "ProfilerStep", "marks no step",
+        "give a trace of torch.profiler.profile that has a schedule, and whose step() is called "
+        "after each optimizer step");
   std::sort(out.begin(), out.end(), [](const Mark& a, const Mark& b) { return a.begin < b.begin; });
+  for (const Mark& m : out)
+    if (!(m.time() > 0) && (&m != &out.back() || out.size() == 1))  // the last may be cut off
+      throw ConfigError(file, mark + std::to_string(m.number), "has no positive number as its 'dur'",
+                        "give the trace as its profiler wrote it");
   return out;
 }
 
@@ -273,14 +280,16 @@ std::vector<TraceEvent> trace_events(const std::string& file, TracedWorld& world
   std::vector<TraceEvent> out;
   std::string section;  // current key of the outermost object
   bool found = false;
+  int inside = 1;      // depth of the events' array, which alone is a trace, too
   int64_t values = 0;  // in one event
   // Events are processed and dropped during parsing, because the document of a large trace would take a
   // multiple of its size.
   const auto take = [&](int depth, json::parse_event_t what, json& j) {
     if (what == json::parse_event_t::key && depth == 1) section = j.get<std::string>();
+    if (what == json::parse_event_t::array_start && depth == 0) section = "traceEvents", inside = 0;
     const bool events = section == "traceEvents";
-    if (what == json::parse_event_t::array_start && depth == 1 && events) found = true;
-    if (what != json::parse_event_t::object_end || depth != 2)
+    if (what == json::parse_event_t::array_start && depth == inside && events) found = true;
+    if (what != json::parse_event_t::object_end || depth != inside + 1)
       return depth <= kEventDepth && ++values <= kEventValues;
     values = 0;
     if (events && found && text_in(j, "ph") == "X") {
@@ -294,7 +303,7 @@ std::vector<TraceEvent> trace_events(const std::string& file, TracedWorld& world
   };
   const std::string text = logs::log_text(file);
   const json rest = json::parse(text, take, /*allow_exceptions=*/false);
-  if (!rest.is_object() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
+  if (!rest.is_structured() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
   const json distributed = object_in(rest, "distributedInfo");
   const auto whole = [&](const char* key) {
     const auto at = distributed.find(key);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 
+#include "bench/import/import.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/csv_table.h"
@@ -133,6 +134,39 @@ TEST(TrainingLog, TracesOfPyTorchGiveSteps) {
   const LoggedRun r = read_training_log({folder / "trace.json"}, folder / "run.yaml");
   EXPECT_EQ(r.kind, LogKind::kineto);
   EXPECT_NEAR(row_of(r, "dgx-a100.yaml").step_s, 0.3, 1e-9);
+}
+
+// Chrome's trace format is an object or the events' array alone; converters quote numbers.
+TEST(TrainingLog, TracesAsArraysAndWithQuotedNumbers) {
+  const Folder folder;
+  const auto steps = [&](const std::string& text) {
+    write_atomically(folder / "trace.json", text);
+    std::vector<std::string> notes;
+    return kineto_steps({folder / "trace.json"}, notes);
+  };
+  nlohmann::json events = nlohmann::json::array(), quoted = events;
+  for (int step = 0; step < 3; ++step) {
+    nlohmann::json e = {{"ph", "X"},
+                        {"cat", "user_annotation"},
+                        {"name", "ProfilerStep#" + std::to_string(step)},
+                        {"ts", 1e6 * step},
+                        {"dur", 2.5e5},
+                        {"tid", 1},
+                        {"args", {{"a", 1}}}};
+    events.push_back(e);
+    for (const char* key : {"ts", "dur"}) e[key] = std::to_string(e[key].get<double>());
+    quoted.push_back(e);
+  }
+  const std::vector<double> expected(3, 0.25);
+  EXPECT_TRUE(is_kineto(" \n" + events.dump()));
+  EXPECT_FALSE(is_kineto(R"([{"name": "gpu"}])"));
+  EXPECT_EQ(steps(events.dump(1)), expected);
+  EXPECT_EQ(steps(nlohmann::json{{"traceEvents", events}}.dump()), expected);
+  EXPECT_EQ(steps(nlohmann::json{{"other", events}, {"traceEvents", quoted}}.dump()), expected);
+  const std::string open = events.dump().substr(0, events.dump().size() - 1);
+  EXPECT_NE(error_of([&] { steps(open); }).find("its program was killed"), std::string::npos);
+  events[1].erase("dur");
+  EXPECT_NE(error_of([&] { steps(events.dump()); }).find("'ProfilerStep#1'"), std::string::npos);
 }
 
 TEST(TrainingLog, OtherFilesAreRefusedByName) {
