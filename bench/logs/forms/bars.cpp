@@ -9,20 +9,28 @@
 #include "bench/logs/log_text.h"
 
 namespace isobar::logs {
+
+struct ProgressBar {
+  std::string name;  // in lower case: "epoch 1:"
+  double done = 0, total = 0;
+  std::string_view postfix;  // "1.98it/s, v_num=0, train_loss=0.125]"
+
+  bool says(const char* word) const { return name.find(word) != std::string::npos; }
+};
+
 namespace {
 
 bool is_digit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
-struct Bar {
-  std::string name;  // in lower case: "epoch 1:"
-  double done = 0, total = 0;
-  std::string_view postfix;  // "1.98it/s, v_num=0, train_loss=0.125]"
-};
-
-/// "8/80" at the end of `text`, and its position; a total may be "?".
-bool take_count(std::string_view text, Bar& bar) {
+/// "8/80" or "8it" at the end of `text`; a total may be "?".
+bool take_count(std::string_view text, ProgressBar& bar) {
+  if (text.ends_with("it")) {
+    const size_t begin = text.find_last_not_of("0123456789", text.size() - 3) + 1;
+    bar.done = number_at(text.substr(begin)).value_or(-1);
+    return bar.done >= 0;
+  }
   const size_t slash = text.rfind('/');
   if (slash == std::string_view::npos || slash + 1 == text.size()) return false;
   size_t begin = slash;
@@ -34,23 +42,34 @@ bool take_count(std::string_view text, Bar& bar) {
   return bar.done >= 0;
 }
 
-std::optional<Bar> bar_in(std::string_view line) {
-  // "[00:05<00:45,": an elapsed time and the rest
-  const size_t rest = line.find('<');
+std::optional<ProgressBar> bar_in(std::string_view line) {
+  // "[00:05<00:45,": an elapsed time and the rest, which is missing without a total
+  const size_t without = line.find("it ["), left = line.find('<');
+  const size_t rest =
+      left != std::string_view::npos || without == std::string_view::npos ? left : line.find(',', without);
   const size_t bracket = line.rfind('[', rest);
   if (rest == std::string_view::npos || bracket == std::string_view::npos || bracket == 0 ||
       line.substr(bracket, rest - bracket).find(':') == std::string_view::npos)
     return std::nullopt;
   const size_t end = line.find_last_not_of(' ', bracket - 1);
-  Bar bar;
+  ProgressBar bar;
   if (end == std::string_view::npos || !take_count(line.substr(0, end + 1), bar)) return std::nullopt;
   const size_t percent = line.find('%'), picture = line.find('|');
-  size_t named = std::min({percent, picture, end});
+  size_t named = std::min({percent, picture, std::min(without, end)});
   while (named > 0 && (is_digit(line[named - 1]) || line[named - 1] == ' ')) --named;
   bar.name = std::string(line.substr(0, named));
   for (char& c : bar.name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   bar.postfix = line.substr(rest);
   return bar;
+}
+
+/// True for a rate such as "850.0img/s" or "1.25s/sample"
+bool counts_samples(std::string_view postfix) {
+  const size_t comma = postfix.find(','), begin = comma == std::string_view::npos ? 0 : comma + 1;
+  const std::string_view rate = postfix.substr(begin, postfix.find_first_of(",]", begin) - begin);
+  for (const char* unit : {"img", "image", "sample", "example", "ex/", "/ex", "seq"})
+    if (rate.find(unit) != std::string_view::npos) return true;
+  return false;
 }
 
 /// "train_loss=0.125" of what follows the times
@@ -69,14 +88,14 @@ void take_postfix(std::string_view text, Quantities& out) {
 }
 
 /// "45/100 ━━━━━━ 6s 120ms/step - loss: 2.3000" and "45/Unknown - 6s - 120ms/step - loss: 2.3000"
-std::optional<Bar> keras_bar_in(std::string_view line) {
+std::optional<ProgressBar> keras_bar_in(std::string_view line) {
   const size_t begin = line.find_first_not_of(" \b"), slash = line.find('/');
   const size_t loss = line.find(" - loss: ");
   if (begin == std::string_view::npos || loss == std::string_view::npos || slash > loss) return std::nullopt;
   std::string_view behind;
   const auto done = number_at(line.substr(begin), &behind);
   if (!done || !is_digit(line[begin]) || !behind.starts_with('/')) return std::nullopt;
-  Bar bar{.done = *done, .postfix = behind.substr(1)};
+  ProgressBar bar{.done = *done, .postfix = behind.substr(1)};
   bar.total = number_at(bar.postfix).value_or(0);
   const bool known = bar.total > 0 && bar.done <= bar.total;
   return known || bar.postfix.starts_with("Unknown") ? std::optional(bar) : std::nullopt;
@@ -115,7 +134,7 @@ std::optional<Quantities> BarReader::keras(std::string_view line) {
     c = {.offset = c.offset + c.last};
     in_epoch_ = true;
   }
-  const std::optional<Bar> bar = keras_bar_in(line);
+  const std::optional<ProgressBar> bar = keras_bar_in(line);
   if (!bar || !in_epoch_) return std::nullopt;
   if (c.total < 0) c.total = bar->total;
   in_epoch_ = bar->total == c.total && bar->done >= c.last;
@@ -129,20 +148,30 @@ std::optional<Quantities> BarReader::keras(std::string_view line) {
   return out;
 }
 
+/// True for the bar that counts the training's batches, or their samples; `drawn_` is of that bar.
+bool BarReader::is_of_training(const ProgressBar& bar) {
+  const bool named = bar.says("epoch") || bar.says("train") || bar.says("step") || bar.says("iter");
+  if (!named && !bar.name.empty()) return false;
+  if (bar.says("valid") || bar.says("generating") || bar.says("checkpoint") || begins_validation(bar.name))
+    return false;
+  const bool of_epochs = bar.says("epoch") && std::none_of(bar.name.begin(), bar.name.end(), is_digit);
+  const Kind kind = of_epochs ? Kind::epochs : named ? Kind::named : Kind::unnamed;
+  const Count& c = drawn_;
+  const bool around = kind_ == Kind::epochs || (kind_ == Kind::unnamed && c.last == 0 && bar.total > c.total);
+  if (kind == Kind::unnamed && !nested_ && around && c.last < c.total)
+    drawn_ = {}, kind_ = kind, nested_ = true;
+  else if (kind > kind_ && !(nested_ && of_epochs))  // bars before it were others
+    drawn_ = {}, kind_ = kind;
+  return kind == kind_;
+}
+
 std::optional<Quantities> BarReader::operator()(std::string_view line) {
   if (auto q = keras(line)) return q;
-  const std::optional<Bar> bar = bar_in(line);
-  if (!bar) return std::nullopt;
-  const auto says = [&](const char* word) { return bar->name.find(word) != std::string::npos; };
-  const bool named = says("epoch") || says("train") || says("step") || says("iter");
-  if (!named && !bar->name.empty()) return std::nullopt;
-  if (says("valid") || says("generating") || says("checkpoint") || begins_validation(bar->name))
-    return std::nullopt;
-  if (named && !named_) drawn_ = {}, named_ = true;  // bars without a name were others
-  if (!named && named_) return std::nullopt;
+  const std::optional<ProgressBar> bar = bar_in(line);
+  if (!bar || !is_of_training(*bar)) return std::nullopt;
   Count& c = drawn_;
   if (c.total < 0) c.total = bar->total;
-  if (!named && bar->total != c.total) return std::nullopt;
+  if (kind_ == Kind::unnamed && bar->total != c.total) return std::nullopt;
   if (bar->done < c.last) {
     const bool left_early = bar->done == 0 && 10 * c.last > c.total;
     if (c.last < c.total && !left_early) return std::nullopt;  // drawn again
@@ -150,7 +179,9 @@ std::optional<Quantities> BarReader::operator()(std::string_view line) {
   }
   c.last = bar->done;
   Quantities out;
-  if (bar->done > 0) out[LogQuantity::step] = c.offset + bar->done;
+  if (bar->done > 0)
+    out[counts_samples(bar->postfix) ? LogQuantity::consumed_samples : LogQuantity::step] =
+        c.offset + bar->done;
   take_postfix(bar->postfix, out);
   out.drop_impossible();
   return out;
