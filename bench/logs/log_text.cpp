@@ -227,12 +227,20 @@ std::string_view without_labels(std::string_view line, Times times, const std::s
 std::string without_colours(std::string_view text) {
   std::string out;
   out.reserve(text.size());
+  const auto is_within = [&](size_t i, char first, char last) {
+    return i < text.size() && text[i] >= first && text[i] <= last;
+  };
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
-      i += 2;
-      while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
-    } else {
+    if (text[i] != '\x1b') {
       out += text[i];
+    } else if (const char kind = i + 1 < text.size() ? text[++i] : '\0'; kind == '[') {  // colours, movements
+      while (++i < text.size() && !is_within(i, '@', '~')) {
+      }
+    } else if (kind == ']') {  // links and titles, which end with a bell or another escape's backslash
+      while (++i < text.size() && text[i] != '\a' && text[i] != '\\') {
+      }
+    } else if (is_within(i, ' ', '/')) {  // "\x1b(B" of tput: character sets
+      while (is_within(i, ' ', '/')) ++i;
     }
   }
   return out;

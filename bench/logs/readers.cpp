@@ -41,6 +41,12 @@ std::optional<Quantities> torchtitan(std::string_view line) {
   return valid;
 }
 
+/// Hugging Face's dicts name no step; "Step 10: {'loss': 2.5}" is of another program.
+std::optional<Quantities> trainer(std::string_view line) {
+  if (looks_like_a_step(line.substr(0, line.find("{'")))) return std::nullopt;
+  return first_of(trainer_lines())(line);
+}
+
 std::optional<Quantities> detectron(std::string_view line) {
   const auto q = read_line(detectron_line(), line);
   return q && q->has(LogQuantity::step) && q->has(LogQuantity::loss) ? q : std::nullopt;
@@ -53,7 +59,7 @@ Named all_readers(const ReaderUse& use) {
           {"nemo", nemo},
           {"torchtitan", torchtitan},
           {"deepspeed", first_of(deepspeed_lines())},
-          {"trainer", first_of(trainer_lines())},
+          {"trainer", trainer},
           {"timm", counted_line},
           {"detectron2", detectron},
           {"composer", BlockReader()},

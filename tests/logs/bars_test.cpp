@@ -11,7 +11,7 @@ namespace {
 constexpr int kEpochs = 3, kBatches = 30;
 constexpr double kBatch_s = 0.125;
 
-/// What tqdm writes, by which bars a program draws, and its clock.
+/// Lines of tqdm, whose program takes kBatch_s for a batch.
 class DrawnBars {
  public:
   void draw(const std::string& name, int done, int total, const std::string& unit = "it") {

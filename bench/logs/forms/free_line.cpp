@@ -67,16 +67,24 @@ double seconds_of(std::string_view unit) {
   return unit == "ns" ? 1e-9 : unit == "min" ? 60 : 1;
 }
 
+/// The rate or time of a step that a unit names, behind its number or before it ("steps/sec: 4.0").
+std::optional<QuantityIn> rate_of(std::string_view unit) {
+  using enum LogQuantity;
+  if (one_of(unit, {"samples/s", "samples/sec", "img/s", "images/s", "images/sec"}))
+    return QuantityIn{samples_per_s};
+  if (one_of(unit, {"tok/s", "tok/sec", "tokens/s", "tokens/sec"})) return QuantityIn{tokens_per_s};
+  if (one_of(unit, {"it/s", "iter/s", "iters/s", "steps/s", "steps/sec"})) return QuantityIn{steps_per_s};
+  if (one_of(unit, {"s/it", "s/iter", "s/step", "sec/it", "sec/iter", "sec/step"}))
+    return QuantityIn{seconds};
+  if (one_of(unit, {"ms/it", "ms/iter", "ms/step"})) return QuantityIn{seconds, 1e-3};
+  return std::nullopt;
+}
+
 /// The quantity that a unit names, of a number whose key says none.
 std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
   using enum LogQuantity;
-  if (one_of(w.unit, {"samples/s", "samples/sec", "img/s", "images/s", "images/sec"}))
-    return QuantityIn{samples_per_s};
-  if (one_of(w.unit, {"tok/s", "tok/sec", "tokens/s", "tokens/sec"})) return QuantityIn{tokens_per_s};
-  if (one_of(w.unit, {"it/s", "iter/s", "iters/s", "steps/s"})) return QuantityIn{steps_per_s};
-  if (one_of(w.unit, {"s/it", "s/iter", "s/step", "sec/it", "sec/iter", "sec/step"}))
-    return QuantityIn{seconds};
-  if (one_of(w.unit, {"ms/it", "ms/iter", "ms/step"})) return QuantityIn{seconds, 1e-3};
+  for (const std::string_view unit : {w.unit, w.key})
+    if (const auto rate = rate_of(unit)) return rate;
   // A time that adds up ("elapsed") or of a part ("data time") is none of a step.
   const bool of_step =
       one_of(w.key, {"", "step_time", "step_avg", "iter_time", "batch_time", "dt"}) ||
@@ -140,9 +148,13 @@ std::optional<Quantities> free_line(std::string_view line) {
       continue;
     }
     const std::string_view earlier = line.substr(0, static_cast<size_t>(before.data() - line.data()));
+    // "trainer:step:57" of a logger is a line of a source.
+    const bool source =
+        i > 0 && line[i - 1] == ':' && before.data() > line.data() && before.data()[-1] == ':';
     const bool numbered = out.has(LogQuantity::step);
     // "Eval step:  30%|###   |" is no step 30.
-    if (!behind.starts_with('%')) take({word_before(earlier), before, unit_behind(behind), *v}, out);
+    if (!source && !behind.starts_with('%'))
+      take({word_before(earlier), before, unit_behind(behind), *v}, out);
     if (!numbered && out.has(LogQuantity::step)) before_step = line.substr(0, i);
     i = line.size() - behind.size();
   }
