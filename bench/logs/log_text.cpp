@@ -284,11 +284,12 @@ std::optional<double> number_at(std::string_view text, std::string_view* rest) {
   std::vector<size_t> from;
   for (size_t i = 0; i < text.size() && digits.size() < kLongestNumber; ++i) {
     const char c = text[i];
-    const size_t group = c == ',' && i > 0 && digit(text[i - 1]) ? digits_at(text, i + 1) - i - 1 : 0;
+    const bool separates = (c == ',' || c == '_') && i > 0 && digit(text[i - 1]);
+    const size_t group = separates ? digits_at(text, i + 1) - i - 1 : 0;
     const bool whole = group > 0 && digits.find_first_not_of("+-0123456789") == std::string::npos;
     if (group == 3 && digits != "0" && digits != "-0") continue;
     // "0,25" and "2,5123": a decimal comma, unless it is one of a list
-    if (whole && text.substr(i + 1 + group, 1) != ",") {
+    if (c == ',' && whole && text.substr(i + 1 + group, 1) != ",") {
       digits += '.';
       from.push_back(i);
       continue;
@@ -308,6 +309,15 @@ std::optional<double> number_at(std::string_view text, std::string_view* rest) {
     return std::nullopt;
   if (rest) *rest = text.substr(from[read - 1] + 1);
   return value;
+}
+
+std::optional<double> number_without_unit(std::string_view text) {
+  std::string_view rest;
+  const auto v = number_at(text, &rest);
+  const size_t next = std::min(rest.find_first_not_of(" \t"), rest.size());
+  return next == rest.size() || std::string_view(",])}").find(rest[next]) != std::string_view::npos
+             ? v
+             : std::nullopt;
 }
 
 std::optional<double> number_after(std::string_view line, std::string_view words) {

@@ -38,6 +38,8 @@ std::optional<std::string_view> text_after(std::string_view line, std::string_vi
 /// The number at the begin of `text` after blanks, which may have thousands separators, be infinite or NaN;
 /// `rest`: the text behind it, such as "ms" of "12ms".
 std::optional<double> number_at(std::string_view text, std::string_view* rest = nullptr);
+/// The same where no unit is behind it: "250", not "250 ms"; a blank, comma or bracket may be.
+std::optional<double> number_without_unit(std::string_view text);
 /// The finite number after `words`.
 std::optional<double> number_after(std::string_view line, std::string_view words);
 

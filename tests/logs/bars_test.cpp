@@ -85,6 +85,18 @@ TEST(Bars, OfUnknownLength) {
   }
 }
 
+// A number with a unit of its own is not that of its key: "step_time=250ms" is no 250 s.
+TEST(Bars, AndObjectsOfNumbersWithUnits) {
+  for (const char* text :
+       {"Epoch 1:  45%|##  | 1/9 [00:05<00:06, 8.5it/s, loss=2.5, step_time=250ms, tok/s=65.5k]",
+        R"({"step": 1, "loss": "2.5", "step_time": "250 ms"})"}) {
+    const Output o = read({.reads = "auto", .batch = 32, .tokens = 8, .untimed = true}, {{0, text}});
+    ASSERT_EQ(o.steps.size(), 1u) << text;
+    EXPECT_EQ(*o.steps[0].loss, 2.5) << text;
+    EXPECT_EQ(o.steps[0].seconds, 0) << text;
+  }
+}
+
 // milesial/Pytorch-UNet: tqdm(total=n_train, unit='img'), moved on by a batch
 TEST(Bars, OfSamplesCountNoSteps) {
   DrawnBars bars;

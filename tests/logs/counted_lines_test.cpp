@@ -107,6 +107,14 @@ TEST(Readers, BatchesCountedInBrackets) {
   EXPECT_TRUE(read({.reads = "timm"}, {{0, "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.3"}}).steps.empty());
 }
 
+TEST(Readers, CountedLinesHaveUnits) {
+  const Output o = read({.reads = "timm", .untimed = true},
+                        {{0, "Epoch: [0][10/100]\tTime 250.0ms (260.0ms)\tLoss 2.5 (2.5) max mem: 12.5 GB"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_EQ(o.steps[0].seconds, 0.25);
+  EXPECT_EQ(o.summary.peak_bytes, static_cast<int64_t>(12.5 * kGiB));
+}
+
 TEST(Readers, Detectron2) {
   std::vector<TimedLine> lines;
   for (int i = 19; i < 100; i += 20)

@@ -459,6 +459,31 @@ TEST(Readers, SourcesUnitsAsKeysAndEscapes) {
   }
 }
 
+TEST(Readers, TimesHaveTheirUnits) {
+  const auto seconds = [](const std::string& time) {
+    return read({.reads = "auto", .untimed = true}, {{0, "step 1_000 loss 2.5 " + time}}).steps.at(0);
+  };
+  for (const auto& [text, expected] : {std::pair{"step_time 250 \xc2\xb5s", 250e-6},
+                                       {"step_time: 250\xce\xbcs", 250e-6},
+                                       {"step_time 250 msecs", 0.25},
+                                       {"step_time 250 milliseconds", 0.25},
+                                       {"iter_time 250 (ms)", 0.25},
+                                       {"step_time 250 ms/step", 0.25},
+                                       {"step_time 0.25 min", 15},
+                                       {"step_time 0.25 lr 1e-4", 0.25},
+                                       {"step_time 0.25 tok/s 1_234_567", 0.25},
+                                       {"step_time 0.25 (avg 0.3)", 0.25},
+                                       {"mfu 40 tok/s 65,536 step_time 0.25", 0.25}})
+    EXPECT_NEAR(seconds(text).seconds, expected, 1e-9) << text;
+  for (const char* text : {"step_time 1m02s", "step_time 1:02.5", "step_time 00:01:02"})
+    EXPECT_EQ(seconds(text).seconds, 0) << text << ": by the clock";
+  EXPECT_EQ(seconds("").step, 1000);
+  // The rate of a line of key and value is that of its key.
+  const Output o = read({.batch = 64, .tokens = 1024, .untimed = true},
+                        {{0, "step 1 norm 0.5 tok/s 65,536 mfu 40.0"}, {1, "step 2 throughput 65536 tok/s"}});
+  for (const records::StepRecord& s : o.steps) EXPECT_NEAR(s.seconds, 1, 1e-9);
+}
+
 TEST(Readers, DecimalCommasAreNoThousands) {
   const Output o = read({.batch = 32}, {{0, "step 1,234 loss 2,5123 time 0,250 s"}});
   ASSERT_EQ(o.steps.size(), 1u);

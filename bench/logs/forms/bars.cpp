@@ -80,7 +80,7 @@ void take_postfix(std::string_view text, Quantities& out) {
     if (equals == std::string_view::npos) return;
     const std::string_view key = text.substr(0, equals);
     const auto q = key.find(',') == std::string_view::npos ? quantity_of_key(key) : std::nullopt;
-    const auto v = number_at(text.substr(equals + 1));
+    const auto v = number_without_unit(text.substr(equals + 1));
     // The bar counts steps; a logged one may be rounded.
     if (q && v && q->quantity != LogQuantity::step && q->quantity != LogQuantity::consumed_samples)
       out[q->quantity] = q->factor * *v;

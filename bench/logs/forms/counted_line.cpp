@@ -110,15 +110,19 @@ std::optional<Quantities> counted_line(std::string_view line) {
   out[lr] = number_of_word(line, "lr");
   out[grad_norm] = number_of_word(line, "grad_norm");
   std::string_view behind;
+  const auto has_unit = [&](const char* unit) {
+    return behind.substr(std::min(behind.find_first_not_of(' '), behind.size())).starts_with(unit);
+  };
   out[seconds] = number_of_word(line, "time", &behind);
+  if (has_unit("ms")) *out[seconds] *= 1e-3;
   if (behind.starts_with("s,")) {  // "0.403s, 2539.40/s": of all ranks
     std::string_view unit;
     const auto rate = number_at(behind.substr(2), &unit);
     if (rate && unit.starts_with("/s")) out[samples_per_s] = rate;
   }
   for (const std::string_view memory : {"max mem", "memory", "mem"})
-    if (const auto mib = number_of_word(line, memory); mib && !out.has(memory_bytes))
-      out[memory_bytes] = kMiB * *mib;
+    if (const auto mib = number_of_word(line, memory, &behind); mib && !out.has(memory_bytes))
+      out[memory_bytes] = (has_unit("G") ? kGiB : kMiB) * *mib;
   out.drop_impossible();
   return out.has(loss) || out.has(seconds) ? std::optional(out) : std::nullopt;
 }

@@ -23,6 +23,7 @@ bool is_digit_of_line(char c) {
 struct Worded {
   std::string_view before, key, unit;
   double value = 0;
+  std::string_view behind;  // all of the line
 };
 
 std::string_view word_before(std::string_view text) {
@@ -33,38 +34,8 @@ std::string_view word_before(std::string_view text) {
   return text.substr(begin, end - begin);
 }
 
-/// The unit behind a number; none where it is the key of the next ("64 tok/s: 65,536").
-std::string_view unit_behind(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  size_t end = begin;
-  while (end < text.size() && is_letter(text[end])) ++end;
-  const size_t next = text.find_first_not_of(" :=", end);
-  const bool key = end < text.size() && (text[end] == ':' || text[end] == '=') && next < text.size() &&
-                   is_digit_of_line(text[next]);
-  return key ? std::string_view() : text.substr(begin, end - begin);
-}
-
 bool one_of(std::string_view word, std::initializer_list<std::string_view> all) {
   return std::find(all.begin(), all.end(), word) != all.end();
-}
-
-std::string lower_case_of(std::string_view word) {
-  std::string out(word);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-/// "348K": what such a letter multiplies a number by, 1 for other units
-double times(std::string_view unit) {
-  if (unit == "K" || unit == "k") return 1e3;
-  return unit == "M" ? 1e6 : unit == "B" || unit == "G" ? 1e9 : unit == "T" ? 1e12 : 1;
-}
-
-/// The seconds of a unit of time; 1: of none, or another word
-double seconds_of(std::string_view unit) {
-  if (unit == "ms" || unit == "msec") return 1e-3;
-  if (unit == "us" || unit == "usec" || unit == "\xc2\xb5s") return 1e-6;
-  return unit == "ns" ? 1e-9 : unit == "min" ? 60 : 1;
 }
 
 /// The rate or time of a step that a unit names, behind its number or before it ("steps/sec: 4.0").
@@ -80,6 +51,53 @@ std::optional<QuantityIn> rate_of(std::string_view unit) {
   return std::nullopt;
 }
 
+/// The unit behind a number, also in brackets; none where it is the key of the next: "64 tok/s: 65,536", or
+/// "mfu 40 tok/s 65,536" where the number has a key itself.
+std::string_view unit_behind(std::string_view text, bool keyed) {
+  const auto of_unit = [](char c) { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; };  // "µs"
+  const size_t begin = std::min(text.find_first_not_of(" (["), text.size());
+  size_t end = begin;
+  while (end < text.size() && of_unit(text[end])) ++end;
+  const std::string_view unit = text.substr(begin, end - begin);
+  const size_t next = text.find_first_not_of(" :=", end);
+  const bool number = end < text.size() && next < text.size() && is_digit_of_line(text[next]);
+  const bool key = number && (text[end] == ':' || text[end] == '=' || (keyed && begin > 0 && rate_of(unit)));
+  return key ? std::string_view() : unit;
+}
+
+std::string lower_case_of(std::string_view word) {
+  std::string out(word);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+/// "348K": what such a letter multiplies a number by, 1 for other units
+double times(std::string_view unit) {
+  if (unit == "K" || unit == "k") return 1e3;
+  return unit == "M" ? 1e6 : unit == "B" || unit == "G" ? 1e9 : unit == "T" ? 1e12 : 1;
+}
+
+/// The seconds of a unit of time; none: another word
+std::optional<double> seconds_of(std::string_view unit) {
+  if (one_of(unit, {"s", "sec", "secs", "second", "seconds"})) return 1;
+  if (one_of(unit, {"ms", "msec", "msecs", "millisecond", "milliseconds"})) return 1e-3;
+  // The micro sign and the Greek letter
+  if (one_of(unit, {"us", "usec", "usecs", "\xc2\xb5s", "\xce\xbcs", "microseconds"})) return 1e-6;
+  if (one_of(unit, {"ns", "nanoseconds"})) return 1e-9;
+  if (one_of(unit, {"m", "min", "mins", "minute", "minutes"})) return 60;
+  return one_of(unit, {"h", "hr", "hrs", "hour", "hours"}) ? std::optional(3600.0) : std::nullopt;
+}
+
+/// The seconds of a time as "1m02s", "1:02.5" or with a unit that is not known have no factor.
+std::optional<double> seconds_behind(const Worded& w) {
+  const char next = w.behind.empty() ? ' ' : w.behind[0];
+  const char last = w.behind.size() > w.unit.size() ? w.behind[w.unit.size()] : ' ';
+  const bool glued = w.behind.starts_with(w.unit) && !w.unit.empty();
+  if (next == ':' || (glued && is_digit_of_line(last))) return std::nullopt;
+  const auto factor = seconds_of(w.unit);
+  return factor || glued ? factor : 1;
+}
+
 /// The quantity that a unit names, of a number whose key says none.
 std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
   using enum LogQuantity;
@@ -91,9 +109,9 @@ std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
       (one_of(w.key, {"took", "in", "time"}) &&
        one_of(lower_case_of(w.before), {"", "step", "iter", "iteration", "batch", "avg", "average", "mean",
                                         "nan", "inf", "done", "finished", "completed"}));
-  if (of_step && one_of(w.unit, {"ms", "msec"})) return QuantityIn{seconds, 1e-3};
-  if (of_step && !w.key.empty() && one_of(w.unit, {"s", "sec", "seconds"})) return QuantityIn{seconds};
-  return std::nullopt;
+  const auto factor = of_step && seconds_of(w.unit) ? seconds_behind(w) : std::nullopt;
+  const bool says_so = factor && (*factor < 1 || (*factor == 1 && !w.key.empty()));
+  return says_so ? std::optional(QuantityIn{seconds, *factor}) : std::nullopt;
 }
 
 /// The quantity that the words before a number name: "val loss 3.9", "loss train: 3.5, val: 3.9".
@@ -111,19 +129,18 @@ void take(const Worded& w, Quantities& out) {
   };
   const std::optional<QuantityIn> q = quantity_of_words(w, out);
   const bool timed = q && q->quantity == LogQuantity::seconds;
-  const bool rate =
-      q && (q->quantity == LogQuantity::samples_per_s || q->quantity == LogQuantity::tokens_per_s ||
-            q->quantity == LogQuantity::steps_per_s);
-  // Behind a loss the unit may be the next number's key: "loss 2.5 tok/s 65,536".
-  if (!q || timed || rate)
-    if (const auto by_unit = quantity_of_unit(w)) return put(*by_unit, 1);
+  const bool vague = !q || lower_case_of(w.key) == "throughput";
+  if (vague || timed)
+    if (const auto by_unit = quantity_of_unit(w); by_unit && (vague || by_unit->quantity == q->quantity))
+      return put(*by_unit, 1);
   if (!q) return;
   const double letter = times(w.unit);
   const bool count = q->quantity == LogQuantity::step || q->quantity == LogQuantity::consumed_samples;
   // "12.6K" is rounded; "5123M" has its own unit
   if (letter != 1 && (count || q->quantity == LogQuantity::memory_bytes)) return;
   if (q->quantity == LogQuantity::step) return out.put_step(w.key, w.value);
-  put(*q, letter * (timed && q->factor == 1 ? seconds_of(w.unit) : 1));
+  const auto unit = timed && q->factor == 1 ? seconds_behind(w) : 1;
+  if (unit) put(*q, letter * *unit);
 }
 
 }  // namespace
@@ -154,7 +171,7 @@ std::optional<Quantities> free_line(std::string_view line) {
     const bool numbered = out.has(LogQuantity::step);
     // "Eval step:  30%|###   |" is no step 30.
     if (!source && !behind.starts_with('%'))
-      take({word_before(earlier), before, unit_behind(behind), *v}, out);
+      take({word_before(earlier), before, unit_behind(behind, !before.empty()), *v, behind}, out);
     if (!numbered && out.has(LogQuantity::step)) before_step = line.substr(0, i);
     i = line.size() - behind.size();
   }

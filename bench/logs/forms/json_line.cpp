@@ -41,9 +41,10 @@ void collect(const json& j, const std::string& path, const std::string& prefix, 
     if (!q) q = quantity_of_key(prefix + key);
     const bool counts = q && q->quantity == LogQuantity::step;
     if (!q || (to.has(q->quantity) && !counts)) continue;
-    const std::optional<double> v = value.is_number()   ? std::optional(value.get<double>())
-                                    : value.is_string() ? number_at(value.get_ref<const std::string&>())
-                                                        : std::nullopt;
+    const std::optional<double> v = value.is_number() ? std::optional(value.get<double>())
+                                    : value.is_string()
+                                        ? number_without_unit(value.get_ref<const std::string&>())
+                                        : std::nullopt;
     if (v && counts)
       to.put_step(key, *v);
     else if (v)
