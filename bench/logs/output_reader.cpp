@@ -90,11 +90,13 @@ std::optional<int64_t> OutputReader::step_beside_iterations(Quantities& q) {
 /// The step, counted on where it begins anew in a further epoch: "Epoch [2/10], Step [100/600]".
 double OutputReader::counted_on(const Quantities& q, const std::string& source) {
   using enum LogQuantity;
-  const double said = *q[step], epoch_said = q[epoch].value_or(0);
+  const double said = *q[step], epoch_said = q[epoch].value_or(0), all = q[steps_in_all].value_or(-1);
   const auto [at, first] = epochs_of_.try_emplace(source, Epochs{epoch_said, said, said, 0});
   Epochs& e = at->second;
-  if (!first && epoch_said > e.epoch && said < e.last) {
-    e.before += e.last + (e.first == 0 ? 1 : 0);
+  // A program that prints its first or last step of each epoch alone says it again.
+  const bool again = said == e.last && (said == all || (said == 0 && all > 0));
+  if (!first && epoch_said > e.epoch && (said < e.last || again)) {
+    e.before += all >= e.last ? all : e.last + (e.first == 0 ? 1 : 0);
     anew_ = true;
   }
   if (q[epoch]) e.epoch = std::max(e.epoch, epoch_said);
@@ -287,7 +289,8 @@ OutputSummary OutputReader::summary() const {
   if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
   if (anew_)
     out.notes.emplace_back(
-        "its steps begin anew with each epoch, and are counted on from the last line of the one before");
+        "its steps begin anew with each epoch, and are counted on from the last of the one before, where its "
+        "number is said, else from its last line");
   if (iterations_ > 1)
     out.notes.push_back("a step is " + in_short(iterations_) +
                         " of its iterations, and their times are multiplied by it");

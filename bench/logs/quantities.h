@@ -20,6 +20,7 @@ enum class LogQuantity : uint8_t {
   step,
   micro_step,  // a larger count beside the step's, such as batches whose gradients a step adds up
   epoch,
+  steps_in_all,  // "/600" behind the step: those of an epoch, or of the training
   loss,
   seconds,                 // of a step
   samples_per_s,           // of all ranks

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "tests/logs/read_output.h"
 
@@ -105,6 +106,37 @@ TEST(Readers, BatchesCountedInBrackets) {
   EXPECT_NE(rate.summary.contradiction->find("1024"), std::string::npos) << *rate.summary.contradiction;
   // Samples in brackets, as in PyTorch's MNIST example, are no steps.
   EXPECT_TRUE(read({.reads = "timm"}, {{0, "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.3"}}).steps.empty());
+}
+
+// Lines that leave out the end of an epoch, whose number of steps they say
+TEST(Readers, StepsOfEpochsWhoseNumberIsSaid) {
+  struct Epoched {
+    int from, every, to;
+    int64_t last;
+  };
+  for (const Epoched& c :
+       {Epoched{250, 250, 600, 1700}, {600, 600, 600, 1800}, {0, 600, 600, 1200}, {0, 500, 600, 1700}})
+    for (const char* form :
+         {"Epoch [%d/3], Step [%d/600], Loss: 2.5", "epoch %d | step %d of 600 | loss 2.5"}) {
+      std::vector<TimedLine> lines;
+      for (int e = 0; e < 3; ++e)
+        for (int i = c.from; i < c.to + (c.from > 0 ? 1 : 0); i += c.every) {
+          char text[80];
+          std::snprintf(text, sizeof text, form, e + 1, i);
+          lines.push_back({0.5 * (600 * e + i), text});
+        }
+      const Output o = read({.reads = "auto", .batch = 32, .untimed = true}, lines);
+      SCOPED_TRACE(lines.back().text);
+      ASSERT_EQ(o.steps.size(), lines.size());
+      EXPECT_EQ(o.steps.back().step, c.last);
+      for (size_t i = 1; i < o.steps.size(); ++i) EXPECT_NEAR(o.steps[i].seconds, 0.5, 1e-9);
+    }
+  // Steps of all epochs
+  const Output whole =
+      read({.reads = "auto", .batch = 32, .untimed = true}, {{0, "epoch 1 step 600/1800 loss 2.5"},
+                                                             {300, "epoch 2 step 1200/1800 loss 2.5"},
+                                                             {300, "epoch 3 step 1200/1800 loss 2.5"}});
+  EXPECT_EQ(whole.steps.back().step, 1200);
 }
 
 TEST(Readers, CountedLinesHaveUnits) {

@@ -123,6 +123,14 @@ std::optional<QuantityIn> quantity_of_words(const Worded& w, const Quantities& o
   return is_validation(w.before) ? quantity_of_key("val_" + std::string(w.key)) : q;
 }
 
+/// "/600" and " of 600" behind a step
+std::optional<double> total_behind(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  for (const std::string_view word : {"/", "of "})
+    if (text.starts_with(word)) return number_at(text.substr(word.size()));
+  return std::nullopt;
+}
+
 void take(const Worded& w, Quantities& out) {
   const auto put = [&](const QuantityIn& q, double factor) {
     if (!out.has(q.quantity)) out[q.quantity] = factor * q.factor * w.value;
@@ -138,7 +146,10 @@ void take(const Worded& w, Quantities& out) {
   const bool count = q->quantity == LogQuantity::step || q->quantity == LogQuantity::consumed_samples;
   // "12.6K" is rounded; "5123M" has its own unit
   if (letter != 1 && (count || q->quantity == LogQuantity::memory_bytes)) return;
-  if (q->quantity == LogQuantity::step) return out.put_step(w.key, w.value);
+  if (q->quantity == LogQuantity::step) {
+    if (!out.has(LogQuantity::step)) out[LogQuantity::steps_in_all] = total_behind(w.behind);
+    return out.put_step(w.key, w.value);
+  }
   const auto unit = timed && q->factor == 1 ? seconds_behind(w) : 1;
   if (unit) put(*q, letter * *unit);
 }
