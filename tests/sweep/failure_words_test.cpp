@@ -35,6 +35,19 @@ INSTANTIATE_TEST_SUITE_P(
         WordsCase{records::RunClass::oom_device,
                   "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while "
                   "trying to allocate 17179869184 bytes."},
+        WordsCase{records::RunClass::oom_device,
+                  "XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 1.00GiB (1073741824B) "
+                  "on device ordinal 0"},
+        // TensorFlow, Keras' TerminateOnNaN, DeepSpeed
+        WordsCase{
+            records::RunClass::oom_device,
+            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor "
+            "with shape[192,576,16,16] and type float"},
+        WordsCase{records::RunClass::numeric, "Batch 12: Invalid loss, terminating training"},
+        WordsCase{records::RunClass::numeric,
+                  "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting "
+                  "run."},
+        WordsCase{records::RunClass::oom_host, "srun: error: influ2: task 0: Out Of Memory"},
         WordsCase{records::RunClass::oom_host,
                   "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: "
                   "can't allocate memory: you tried to allocate 4000000000000 bytes."},
@@ -83,6 +96,17 @@ INSTANTIATE_TEST_SUITE_P(
                   "have an NVIDIA GPU and installed a driver"},
         WordsCase{records::RunClass::launch_fail,
                   "ImportError: libcudart.so.12: cannot open shared object file: No such file"}));
+
+TEST(FailureWords, AProgramThatTrainedLackedNoModule) {
+  const std::string text =
+      "WARNING: ImportError: No module named flash_attn, using the slow one\nstep 7 loss 0.5\n"
+      "RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:42119\n";
+  const auto class_after = [&](int64_t step) {
+    return verdict_of_words(text, {.started = true, .last_event = "step", .last_step = step})->run_class;
+  };
+  EXPECT_EQ(class_after(-1), records::RunClass::launch_fail);
+  EXPECT_EQ(class_after(7), records::RunClass::crash);
+}
 
 TEST(FailureWords, MemoryCountsBeforeTheConnectionsThatItCosts) {
   const std::string text =

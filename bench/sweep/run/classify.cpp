@@ -147,7 +147,7 @@ Verdict classify(const ProcessOutcome& o, const records::ResultTail& tail, const
 }
 
 std::optional<Verdict> verdict_of_words(const std::string& words, const records::ResultTail& tail) {
-  const auto said = failure_said_in(words);
+  const auto said = failure_said_in(words, tail.last_step >= 0);
   if (!said) return std::nullopt;
   return Verdict{said->run_class, std::string(said->title) + " " + where(tail) + ": " + said->line};
 }

@@ -23,9 +23,10 @@ const std::vector<FailureWords>& failures() {
        "out of device memory",
        {"CUDA out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "HIP out of memory",
         "XPU out of memory", "CUDA error: out of memory", "Cuda failure 'out of memory'",
-        "Cuda failure 2 'out of memory'", "RESOURCE_EXHAUSTED: Out of memory", "cudaErrorMemoryAllocation",
-        "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
-        "hipErrorOutOfMemory"}},
+        "Cuda failure 2 'out of memory'", "RESOURCE_EXHAUSTED: Out of memory",
+        "RESOURCE_EXHAUSTED: Failed to allocate", "OOM when allocating tensor",
+        "Ran out of memory in memory space hbm", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY",
+        "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "hipErrorOutOfMemory"}},
       {records::RunClass::oom_host,
        "out of memory",
        {"std::bad_alloc", "Cannot allocate memory", "DefaultCPUAllocator: can't allocate memory",
@@ -33,12 +34,13 @@ const std::vector<FailureWords>& failures() {
         "out of shared memory"}},
       {records::RunClass::oom_host,
        "killed, as it is when memory runs out",
-       {"oom-kill", "oom_kill event", "OOM Killed", "is killed by signal: Killed",
+       {"oom-kill", "oom_kill event", ": Out Of Memory", "OOM Killed", "is killed by signal: Killed",
         "Signal 9 (SIGKILL) received by PID", " Killed ", "\nKilled\n"}},
       {records::RunClass::numeric,
        "the loss is not a number",
        {"FloatingPointError", "Loss is nan", "loss is nan", "Loss is NaN", "loss is NaN", "NaN loss",
         "loss is nan or inf", "returned nan values in its", "found NaN in local", "Unexpected result nan",
+        ": Invalid loss, terminating training", "Current loss scale already at minimum",
         "stopping training: nan"}},
       {records::RunClass::hang,
        "a collective operation waited too long",
@@ -77,9 +79,13 @@ std::optional<size_t> place_of(const FailureWords& f, const std::string& text) {
 
 }  // namespace
 
-std::optional<SaidFailure> failure_said_in(const std::string& text) {
-  for (const FailureWords& f : failures())
+std::optional<SaidFailure> failure_said_in(const std::string& text, bool trained) {
+  for (const FailureWords& f : failures()) {
+    const bool of_start =
+        f.run_class == records::RunClass::launch_fail || f.run_class == records::RunClass::bad_config;
+    if (trained && of_start) continue;
     if (const auto at = place_of(f, text)) return SaidFailure{f.run_class, f.title, line_at(text, *at)};
+  }
   return std::nullopt;
 }
 

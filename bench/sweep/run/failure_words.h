@@ -1,5 +1,5 @@
-// The words by which programs say why they failed: of PyTorch, JAX, CUDA and ROCm, NCCL and Gloo, Python,
-// argparse, Hydra, shells and Slurm.
+// The words by which programs say why they failed: of PyTorch, JAX, TensorFlow, CUDA and ROCm, NCCL and Gloo,
+// Python, argparse, Hydra, shells and Slurm.
 //
 //   if (const auto said = failure_said_in(errors)) use(said->run_class, said->line);
 #pragma once
@@ -16,8 +16,9 @@ struct SaidFailure {
   std::string line;        // that says it
 };
 
-/// The most telling failure that the text names: memory before the lost connections that follow from it.
-std::optional<SaidFailure> failure_said_in(const std::string& text);
+/// The most telling failure that the text names: memory before the lost connections that follow from it. A
+/// program that has trained lacked no module, driver or argument, whatever it warned of.
+std::optional<SaidFailure> failure_said_in(const std::string& text, bool trained = false);
 /// True if the text names a failure of this class.
 bool says_failure(records::RunClass run_class, const std::string& text);
 
