@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -35,6 +36,18 @@ struct Pipe {
   }
 };
 
+/// A job inherits these by sbatch's --export=ALL: its srun would bind and limit ranks as in the outer job.
+void forget_job() {
+  std::vector<std::string> names;
+  for (char** at = environ; *at; ++at) {
+    const std::string name = std::string(*at).substr(0, std::string(*at).find('='));
+    if ((name.starts_with("SLURM_") || name.starts_with("SRUN_")) && name != "SLURM_CONF" &&
+        name != "SLURM_JWT")
+      names.push_back(name);
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
+}
+
 [[noreturn]] void become(const std::filesystem::path& program, std::vector<std::string> words,
                          const SayOptions& o, const Pipe& out, const Pipe& err) {
   ::setpgid(0, 0);  // Ctrl-C is for the sweep: let a submission under way finish
@@ -44,6 +57,7 @@ struct Pipe {
   const int in = ::open("/dev/null", O_RDONLY);
   if (in < 0 || ::dup2(in, 0) < 0 || ::dup2(out.end[1], 1) < 0 || ::dup2(err.end[1], 2) < 0) ::_exit(126);
   if (!o.cwd.empty() && ::chdir(o.cwd.c_str()) != 0) ::_exit(126);
+  if (o.outside_job && std::getenv("SLURM_JOB_ID")) forget_job();
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());

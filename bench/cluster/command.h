@@ -17,6 +17,7 @@ struct Said {
 struct SayOptions {
   std::filesystem::path cwd = {};  // "" = here
   double timeout_s = 60;
+  bool outside_job = false;  // without the variables of the Slurm job that this process may be in
 };
 
 Said say(const std::vector<std::string>& argv, const SayOptions& options = {});

@@ -146,7 +146,10 @@ bool begins_validation(std::string_view text) {
     const std::string_view word = text.substr(begin, i - begin);
     // "test" may be the name of a run
     const bool name = word.size() == 4 && std::tolower(static_cast<unsigned char>(word[0])) == 't';
-    if (is_validation(word) && (first || !name)) return true;
+    // "best val 3.25 | step" names a number
+    const size_t value = text.find_first_not_of(" :=", i), end = text.find_first_not_of("0123456789", value);
+    const bool key = value < end && end < text.size() && text[end] == '.';
+    if (is_validation(word) && (first || !name) && !key) return true;
     first = false;
   }
   return false;

@@ -176,6 +176,24 @@ TEST_F(SchedulerAnswers, TheIdIsBehindWhatASiteSaysAboveIt) {
   EXPECT_EQ(says("qsub", greeting + "Thank you"), "");
 }
 
+// A sweep that is submitted from an interactive job
+TEST_F(SchedulerAnswers, ASubmittedJobInheritsNothingOfTheJobAround) {
+  const std::vector<std::pair<const char*, const char*>> outer = {{"SLURM_JOB_ID", "7"},
+                                                                  {"SLURM_MEM_PER_CPU", "4096"},
+                                                                  {"SRUN_CPUS_PER_TASK", "4"},
+                                                                  {"SLURM_CONF", "/etc/x"}};
+  plays("sbatch", "env | grep -E '^(SLURM|SRUN)_' > '" + (scratch_ / "inherited").string() + "'; echo 12");
+  const auto inherited = [&] {
+    EXPECT_EQ(slurm()->submit({}, scratch_.path(), "script"), "12");
+    return read_file(scratch_ / "inherited");
+  };
+  for (const auto& [name, value] : outer) ::setenv(name, value, 1);
+  EXPECT_EQ(inherited(), "SLURM_CONF=/etc/x\n");
+  ::unsetenv("SLURM_JOB_ID");  // outside of jobs they are the user's own
+  EXPECT_NE(inherited().find("SRUN_CPUS_PER_TASK=4"), std::string::npos);
+  for (const auto& [name, value] : outer) ::unsetenv(name);
+}
+
 // A time limit is no cancellation, after which a sweep holds the job's trials back.
 TEST_F(SchedulerAnswers, PbsJobsThatUsedTheirTimeWereNotCancelled) {
   const auto state = [&](int status, const std::string& used) {

@@ -45,7 +45,7 @@ class Slurm : public Scheduler {
 
   std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                      const std::string& file) override {
-    const Said s = say({"sbatch", "--parsable", file}, {.cwd = dir, .timeout_s = 120});
+    const Said s = say({"sbatch", "--parsable", file}, {.cwd = dir, .timeout_s = 120, .outside_job = true});
     if (s.code != 0)
       throw ConfigError(c.file, "cluster", "sbatch refused the job: " + first_line(s.err),
                         "mend the section; --dry-run prints the script");
