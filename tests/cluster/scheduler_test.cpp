@@ -196,16 +196,17 @@ TEST_F(SchedulerAnswers, ASubmittedJobInheritsNothingOfTheJobAround) {
 
 // A time limit is no cancellation, after which a sweep holds the job's trials back.
 TEST_F(SchedulerAnswers, PbsJobsThatUsedTheirTimeWereNotCancelled) {
-  const auto state = [&](int status, const std::string& used) {
-    plays("qstat", R"(echo '{"Jobs":{"10.s":{"job_state":"F","Exit_status":)" + std::to_string(status) +
+  const auto state = [&](const std::string& status, const std::string& used) {
+    plays("qstat", R"(echo '{"Jobs":{"10.s":{"job_state":"F","Exit_status":)" + status +
                        R"(,"Resource_List":{"walltime":"00:20:00"},"resources_used":{"walltime":")" + used +
                        R"("}}}}')");
     return pbs()->ask({{"isobar-a", "10.s"}})->at(0).state;
   };
-  EXPECT_EQ(state(-29, "00:20:06"), "TIMEOUT");
-  EXPECT_EQ(state(271, "00:20:06"), "TIMEOUT");
-  EXPECT_EQ(state(271, "00:19:59"), "CANCELLED");
-  EXPECT_EQ(state(0, "00:20:06"), "COMPLETED");
+  EXPECT_EQ(state("-29", "00:20:06"), "TIMEOUT");
+  EXPECT_EQ(state("271", "00:20:06"), "TIMEOUT");
+  EXPECT_EQ(state("271", "00:19:59"), "CANCELLED");
+  EXPECT_EQ(state("0", "00:20:06"), "COMPLETED");
+  EXPECT_EQ(state("\"0\"", "00:20:06"), "COMPLETED");  // as a text
 }
 
 // Accounting of jobs that a first answer omits is queried for each alone.

@@ -17,6 +17,14 @@ namespace {
 
 using nlohmann::json;
 
+/// A number, which versions and forms of qstat write as such or as a text
+std::optional<int64_t> whole_in(const json& j, const char* key) {
+  const auto at = j.find(key);
+  if (at != j.end() && at->is_number()) return at->get<int64_t>();
+  const std::string text = text_in(j, key);
+  return text.empty() ? std::nullopt : std::optional<int64_t>(std::atoll(text.c_str()));
+}
+
 // "01:02:03" or "62"
 double seconds_of(const std::string& time) {
   double s = 0;
@@ -34,11 +42,10 @@ bool used_its_time(const json& job) {
 // Slurm's name for the Exit_status of a finished job. PBS's own codes are negative: -26 virtual memory, -27
 // memory, -29 walltime; 256 and more is 256 + signal.
 std::string ended_as(const json& job) {
-  const int64_t substate =
-      job.contains("substate") && job["substate"].is_number() ? job["substate"].get<int64_t>() : 0;
-  if (!job.contains("Exit_status") || !job["Exit_status"].is_number_integer())
-    return substate == 91 ? "CANCELLED" : "FAILED";  // 91: deleted before it ran
-  const auto status = job["Exit_status"].get<int64_t>();
+  const int64_t substate = whole_in(job, "substate").value_or(0);
+  const auto said = whole_in(job, "Exit_status");
+  if (!said) return substate == 91 ? "CANCELLED" : "FAILED";  // 91: deleted before it ran
+  const int64_t status = *said;
   if (status == 0) return "COMPLETED";
   if (status == -29) return "TIMEOUT";
   if (status == -26 || status == -27) return "OUT_OF_MEMORY";
@@ -46,12 +53,6 @@ std::string ended_as(const json& job) {
     return used_its_time(job) ? "TIMEOUT" : "CANCELLED";
   return status < 0 ? "BOOT_FAIL (Exit_status " + std::to_string(status) + ")"
                     : "FAILED (Exit_status " + std::to_string(status) + ")";
-}
-
-int64_t count_of(const json& asked) {  // nodect may be a number or a string
-  if (!asked.contains("nodect")) return 1;
-  const json& n = asked["nodect"];
-  return n.is_string() ? std::atoll(n.get<std::string>().c_str()) : n.is_number() ? n.get<int64_t>() : 1;
 }
 
 JobWord word_of(const std::string& id, const json& job) {
@@ -99,9 +100,6 @@ json plain_job(const std::string& text) {
     if (!group.is_object() && !group.is_null()) continue;
     last = &(group[dot == std::string::npos ? key : key.substr(dot + 1)] = line.substr(equals + 3));
   }
-  for (const char* number : {"Exit_status", "substate"})
-    if (const std::string value = text_in(out, number); !value.empty())
-      out[number] = std::atoll(value.c_str());
   return out;
 }
 
@@ -156,7 +154,7 @@ class Pbs : public Scheduler {
       const JobWord w = word_of(id, job);
       lives[id].push_back({.state = w.state,
                            .elapsed_s = seconds_of(text_in(used, "walltime")),
-                           .nodes = count_of(asked),
+                           .nodes = whole_in(asked, "nodect").value_or(1),
                            .where = text_in(job, "exec_host"),
                            .over = w.phase == JobPhase::ended});
     }
