@@ -32,6 +32,11 @@ std::string shown(std::string_view line) {
   return out;
 }
 
+/// When a line was written: a date behind the step is of the data, but in an object.
+std::optional<double> written_at(const std::string& line) {
+  return clock_in(line.find('{') == std::string::npos ? line.substr(0, step_word_in(line)) : line);
+}
+
 class TriedLog {
  public:
   TriedLog(const std::string& file, const OutputOptions& options) : file_(file), reader_(options) {}
@@ -45,7 +50,7 @@ class TriedLog {
       at = end + 1;
       ++lines_;
       // Dates of other lines, as of a heading, are not when a step was written.
-      const double at_line = std::max(now, clock_in(line).value_or(now));
+      const double at_line = std::max(now, written_at(line).value_or(now));
       const bool read = reader_.line(line, at_line);
       if (read) now = at_line;
       if (read || !looks_like_a_step(line)) continue;

@@ -151,5 +151,22 @@ TEST_F(Followed, TryShowsReadersStepsAndWhatWasMissed) {
   EXPECT_THROW(tried_log(path("none.log"), {}), ConfigError);
 }
 
+TEST_F(Followed, TryTakesTheClockOfTheLineAndNoDateOfTheData) {
+  const auto said = [&](const std::string& name, const std::string& before, const std::string& behind) {
+    std::string log;
+    for (int i = 1; i <= 5; ++i) {
+      const std::string second = std::to_string(i), hour = "0" + std::to_string(i);
+      log += before + (before.empty() ? "" : "0" + second + " ") + "step " + second + " loss 0.5" +
+             (behind.empty() ? "" : behind + hour + ":00:00") + "\n";
+    }
+    append(name, log);
+    return tried_log(path(name), {});
+  };
+  const std::string data = " init 2018-03-01T";
+  EXPECT_NE(said("none.log", "", data).find("none is printed"), std::string::npos);
+  EXPECT_NE(said("both.log", "[INFO] 2025-01-01 10:00:", data).find("step time      1000 ms"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace isobar::logs

@@ -198,15 +198,17 @@ std::optional<Quantities> free_line(std::string_view line) {
   return epoch || (out.has(LogQuantity::step) && says_more) ? std::optional(out) : std::nullopt;
 }
 
-bool looks_like_a_step(std::string_view line) {
+size_t step_word_in(std::string_view line) {
   static const std::array<std::string_view, 6> kWords = {"step", "Step", "STEP", "iter", "Iter", "poch"};
-  for (const std::string_view word : kWords) {
-    const size_t at = line.find(word);
-    if (at != std::string_view::npos &&
-        std::any_of(line.begin() + static_cast<std::ptrdiff_t>(at), line.end(), is_digit_of_line))
-      return true;
-  }
-  return false;
+  size_t first = std::string_view::npos;
+  for (const std::string_view word : kWords) first = std::min(first, line.find(word));
+  return first;
+}
+
+bool looks_like_a_step(std::string_view line) {
+  const size_t at = step_word_in(line);
+  return at != std::string_view::npos &&
+         std::any_of(line.begin() + static_cast<std::ptrdiff_t>(at), line.end(), is_digit_of_line);
 }
 
 }  // namespace isobar::logs
