@@ -58,6 +58,7 @@ TEST(ValidationLines, ObjectsAndTimesOfPartsAreNoneOfAStep) {
        "step 1 loss 2.5 forward took 9.0 s, loading took 9.0 s, step took 0.25 s"}) {
     const Output o = read({.reads = "auto", .untimed = true}, {{0, text}});
     ASSERT_EQ(o.steps.size(), 1u) << text;
+    EXPECT_EQ(o.steps[0].step, 1) << text;
     EXPECT_EQ(o.steps[0].seconds, 0.25) << text;
     EXPECT_EQ(*o.steps[0].loss, 2.5) << text;
   }

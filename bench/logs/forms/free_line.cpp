@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <string>
+#include <vector>
 
 #include "bench/logs/log_text.h"
 
@@ -23,7 +24,7 @@ bool is_digit_of_line(char c) {
 struct Worded {
   std::string_view before, key, unit;
   double value = 0;
-  std::string_view behind;  // all of the line
+  std::string_view behind, ahead;  // all of the line
 };
 
 std::string_view word_before(std::string_view text) {
@@ -154,38 +155,71 @@ void take(const Worded& w, Quantities& out) {
   if (unit) put(*q, letter * *unit);
 }
 
+/// True where a number may begin; "nan" and "inf" do behind a word alone.
+bool begins_number(std::string_view line, size_t i, std::string_view before) {
+  const std::string_view rest = line.substr(i);
+  const bool sign = (line[i] == '-' || line[i] == '.') && rest.size() > 1 && is_digit_of_line(rest[1]);
+  const char last = i == 0 ? ' ' : line[i - 1];
+  if (is_digit_of_line(line[i]) || sign) return !is_letter(last) || last == '-' || last == '/';
+  return (rest.starts_with("nan") || rest.starts_with("inf")) && i > 0 && !before.empty() && !is_letter(last);
+}
+
+/// The numbers of a line, but percentages ("Eval step:  30%|###   |") and lines of sources
+/// ("trainer:step:57").
+std::vector<Worded> numbers_in(std::string_view line) {
+  std::vector<Worded> out;
+  for (size_t i = 0; i < line.size();) {
+    const std::string_view ahead = line.substr(0, i), key = word_before(ahead);
+    std::string_view behind;
+    const auto v = begins_number(line, i, key) ? number_at(line.substr(i), &behind) : std::nullopt;
+    if (!v) {
+      ++i;
+      continue;
+    }
+    const std::string_view earlier = line.substr(0, static_cast<size_t>(key.data() - line.data()));
+    const bool source = ahead.ends_with(':') && earlier.ends_with(':');
+    if (!source && !behind.starts_with('%'))
+      out.push_back({word_before(earlier), key, unit_behind(behind, !key.empty()), *v, behind, ahead});
+    i = line.size() - behind.size();
+  }
+  return out;
+}
+
+/// True for "aux loss 0.01", which is the training's loss only where no other is.
+bool is_part_of_loss(const Worded& w) {
+  const std::string before = lower_case_of(w.before);
+  return lower_case_of(w.key) == "loss" && std::any_of(before.begin(), before.end(), ::isalpha) &&
+         !is_validation(before) &&
+         !one_of(before, {"train", "training", "total", "lm", "mean", "avg", "average"});
+}
+
+/// True for "rollout step 2", "micro step 3": no steps of the training.
+bool is_within_step(const Worded& w) {
+  const auto q = quantity_of_key(w.key);
+  return q && q->quantity == LogQuantity::step &&
+         one_of(lower_case_of(w.before),
+                {"rollout", "micro", "accumulation", "accum", "inner", "sub", "time", "lead", "forecast",
+                 "diffusion", "denoising", "sampling", "ode", "warmup"});
+}
+
 }  // namespace
 
 std::optional<Quantities> free_line(std::string_view line) {
   if (line.size() > kLongestFreeLine || !looks_like_a_step(line)) return std::nullopt;
   Quantities out;
   std::string_view before_step;
-  for (size_t i = 0; i < line.size();) {
-    const bool begins =
-        (is_digit_of_line(line[i]) ||
-         ((line[i] == '-' || line[i] == '.') && i + 1 < line.size() && is_digit_of_line(line[i + 1]))) &&
-        (i == 0 || !is_letter(line[i - 1]) || line[i - 1] == '-' || line[i - 1] == '/');
-    const std::string_view before = word_before(line.substr(0, i));
-    const bool nan = !begins && !before.empty() &&
-                     (line.substr(i).starts_with("nan") || line.substr(i).starts_with("inf")) && i > 0 &&
-                     !is_letter(line[i - 1]);
-    std::string_view behind;
-    const auto v = begins || nan ? number_at(line.substr(i), &behind) : std::nullopt;
-    if (!v) {
-      ++i;
+  std::optional<double> part_of_loss;
+  for (const Worded& w : numbers_in(line)) {
+    if (is_within_step(w)) continue;
+    if (is_part_of_loss(w)) {
+      if (!part_of_loss) part_of_loss = w.value;
       continue;
     }
-    const std::string_view earlier = line.substr(0, static_cast<size_t>(before.data() - line.data()));
-    // "trainer:step:57" of a logger is a line of a source.
-    const bool source =
-        i > 0 && line[i - 1] == ':' && before.data() > line.data() && before.data()[-1] == ':';
     const bool numbered = out.has(LogQuantity::step);
-    // "Eval step:  30%|###   |" is no step 30.
-    if (!source && !behind.starts_with('%'))
-      take({word_before(earlier), before, unit_behind(behind, !before.empty()), *v, behind}, out);
-    if (!numbered && out.has(LogQuantity::step)) before_step = line.substr(0, i);
-    i = line.size() - behind.size();
+    take(w, out);
+    if (!numbered && out.has(LogQuantity::step)) before_step = w.ahead;
   }
+  if (!out.has(LogQuantity::loss)) out[LogQuantity::loss] = part_of_loss;
   out.drop_impossible();
   // The time beside a validation's loss alone is none of a step.
   const bool trained = out.has(LogQuantity::loss), validated = out.has(LogQuantity::valid_loss);
