@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <sstream>
 
@@ -55,7 +56,9 @@ void require_one_a_node(const RunSpec& spec, const comm::Environment& environmen
 
 std::vector<std::string> nodes_of_job(const comm::Environment& environment) {
   if (environment("SLURM_JOB_NODELIST")) return cluster::slurm()->own_nodes();
-  if (environment("PBS_NODEFILE")) return cluster::pbs()->own_nodes();
+  // Containers have the variable without the file.
+  if (const char* file = environment("PBS_NODEFILE"); file && std::filesystem::exists(file))
+    return cluster::pbs()->own_nodes();
   return {};
 }
 

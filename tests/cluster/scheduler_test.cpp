@@ -176,6 +176,25 @@ TEST_F(SchedulerAnswers, TheIdIsBehindWhatASiteSaysAboveIt) {
   EXPECT_EQ(says("qsub", greeting + "Thank you"), "");
 }
 
+// As `scontrol show hostnames` of Slurm 22.05 expands them; the last has a suffix, which it refuses.
+TEST_F(SchedulerAnswers, NodesOfASlurmJobAreReadWithoutItsPrograms) {
+  const auto nodes = [&](const std::string& list) {
+    ::setenv("SLURM_JOB_NODELIST", list.c_str(), 1);
+    std::string all;
+    for (const std::string& node : slurm()->own_nodes()) all += node + " ";
+    return all;
+  };
+  EXPECT_EQ(nodes("n1"), "n1 ");
+  EXPECT_EQ(nodes("n[001-003,7]"), "n001 n002 n003 n7 ");
+  EXPECT_EQ(nodes("login,r[1-2]n[08-10],x-1"), "login r1n08 r1n09 r1n10 r2n08 r2n09 r2n10 x-1 ");
+  EXPECT_EQ(nodes("nid[000098-000101]"), "nid000098 nid000099 nid000100 nid000101 ");
+  EXPECT_EQ(nodes("tux[0-1,04-05]"), "tux0 tux1 tux04 tux05 ");
+  EXPECT_EQ(nodes("n[8-10]-ib0"), "n8-ib0 n9-ib0 n10-ib0 ");
+  for (const char* wrong : {"", "n[1", "n1]", "n[a-b]", "n1,n[3-1]", "n[1-99999999999]"})
+    EXPECT_THROW(nodes(wrong), std::runtime_error) << wrong;
+  ::unsetenv("SLURM_JOB_NODELIST");
+}
+
 // A sweep that is submitted from an interactive job
 TEST_F(SchedulerAnswers, ASubmittedJobInheritsNothingOfTheJobAround) {
   const std::vector<std::pair<const char*, const char*>> outer = {{"SLURM_JOB_ID", "7"},

@@ -81,6 +81,8 @@ TEST(GuestCommand, NodesAreWhatTheLauncherAndTheJobSay) {
   GuestHosts h = guest_hosts(each, environment);
   EXPECT_EQ(h.names, std::vector<std::string>{"localhost"});
   EXPECT_GT(h.port, 0);
+  set = {{"PBS_NODEFILE", "/var/spool/pbs/aux/of/another/container"}};
+  EXPECT_EQ(guest_hosts(each, environment).names, std::vector<std::string>{"localhost"});
   set = {{"ISOBAR_NODES", "n1,n2"}, {"ISOBAR_MASTER_PORT", "29512"}, {"SLURM_STEP_NUM_TASKS", "2"},
          {"SLURM_PROCID", "1"},     {"SLURM_LOCALID", "0"},          {"SLURM_NTASKS", "2"}};
   h = guest_hosts(each, environment);

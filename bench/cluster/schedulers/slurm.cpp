@@ -1,9 +1,10 @@
-// Slurm, through sbatch, squeue, sacct, scancel and scontrol. Without accounting, squeue and scontrol still
-// report a job for MinJobAge (300 s by default) after its end.
+// Slurm, through sbatch, squeue, sacct and scancel. Without accounting, squeue still reports a job for
+// MinJobAge (300 s by default) after its end. A job's nodes are in its environment: containers have no Slurm.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 
 #include "bench/cluster/command.h"
 #include "bench/cluster/schedulers/scheduler.h"
@@ -22,6 +23,31 @@ std::vector<std::string> split(const std::string& line, char at) {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
+}
+
+[[noreturn]] void refuse_nodes(const std::string& text) {
+  throw std::runtime_error("SLURM_JOB_NODELIST is no list of nodes at '" + text + "'");
+}
+
+/// Nodes of a part of a list between commas: "n[001-003,7]", "r[1-2]n[08-10]".
+void add_nodes(const std::string& before, const std::string& text, std::vector<std::string>& to) {
+  constexpr size_t kMostDigits = 9, kMostNodes = 1 << 20;
+  const size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos && close == std::string::npos) return to.push_back(before + text);
+  if (open == std::string::npos || close == std::string::npos || close < open) refuse_nodes(text);
+  for (const std::string& range : split(text.substr(open + 1, close - open - 1), ',')) {
+    const std::string first = range.substr(0, range.find('-')), last = range.substr(range.rfind('-') + 1);
+    for (const std::string& number : {first, last})
+      if (number.empty() || number.size() > kMostDigits ||
+          number.find_first_not_of("0123456789") != std::string::npos)
+        refuse_nodes(text);
+    if (std::stoll(last) < std::stoll(first)) refuse_nodes(text);
+    for (int64_t n = std::stoll(first), end = std::stoll(last); n <= end && to.size() < kMostNodes; ++n) {
+      std::string number = std::to_string(n);
+      if (number.size() < first.size()) number.insert(0, first.size() - number.size(), '0');
+      add_nodes(before + text.substr(0, open) + number, text.substr(close + 1), to);
+    }
+  }
 }
 
 JobPhase phase_of(const std::string& state) {
@@ -99,10 +125,16 @@ class Slurm : public Scheduler {
   std::string own_id() const override { return variable("SLURM_JOB_ID"); }
 
   std::vector<std::string> own_nodes() const override {
-    const Said s = say({"scontrol", "show", "hostnames", variable("SLURM_JOB_NODELIST")});
-    if (s.code != 0)
-      throw std::runtime_error("scontrol does not say which nodes this job has: " + first_line(s.err));
-    return split(s.out, '\n');
+    std::vector<std::string> nodes;
+    const std::string list = variable("SLURM_JOB_NODELIST");
+    for (size_t at = 0, end = 0; at < list.size(); at = end + 1) {
+      end = at;
+      for (int depth = 0; end < list.size() && (depth > 0 || list[end] != ','); ++end)
+        depth += list[end] == '[' ? 1 : list[end] == ']' ? -1 : 0;
+      add_nodes("", list.substr(at, end - at), nodes);
+    }
+    if (nodes.empty()) refuse_nodes(list);
+    return nodes;
   }
 
   void clear(const std::string& trial) override {
