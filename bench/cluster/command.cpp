@@ -70,6 +70,18 @@ void forget_job() {
 
 }  // namespace
 
+std::string reason_in(const Said& said) {
+  const size_t error = said.err.find("error");
+  if (error != std::string::npos) {
+    const size_t begin = said.err.rfind('\n', error);  // npos + 1 is 0
+    return first_line(said.err.substr(begin + 1));
+  }
+  if (!said.err.empty()) return first_line(said.err);
+  const size_t end = said.out.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "it does not say why (exit code " + std::to_string(said.code) + ")";
+  return first_line(said.out.substr(said.out.rfind('\n', end) + 1));
+}
+
 std::string submitted_id(const std::string& text) {
   const size_t last = text.find_last_not_of(" \t\r\n");
   if (last == std::string::npos) return "";

@@ -26,6 +26,10 @@ inline std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+/// The line by which a command says why it failed: the first with "error" of its errors, else their first,
+/// else the last of its output.
+std::string reason_in(const Said& said);
+
 /// The last word of the last line with text, where it begins with a digit: the id of a submitted job. Sites
 /// greet above it (TACC), and their own sbatch may say "Submitted batch job 12" whatever is asked for.
 std::string submitted_id(const std::string& text);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "tests/sweep/support.h"
 
@@ -174,6 +175,26 @@ TEST_F(SchedulerAnswers, TheIdIsBehindWhatASiteSaysAboveIt) {
   }
   EXPECT_EQ(says("sbatch", ""), "");  // found by its name
   EXPECT_EQ(says("qsub", greeting + "Thank you"), "");
+}
+
+TEST_F(SchedulerAnswers, ARefusalHasItsReason) {
+  const auto refusal = [&](const std::string& script) -> std::string {
+    plays("sbatch", script + "; exit 1");
+    try {
+      slurm()->submit({}, scratch_.path(), "script");
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string warning = "echo 'sbatch: no partition specified, using default partition serial' >&2";
+  EXPECT_NE(refusal(warning + "; echo 'sbatch: error: Invalid account' >&2")
+                .find("the job: sbatch: error: Invalid account"),
+            std::string::npos);
+  EXPECT_NE(refusal("echo Welcome; echo '--> Checking allocation...FAILED'")
+                .find("the job: --> Checking allocation...FAILED"),
+            std::string::npos);
+  EXPECT_NE(refusal(":").find("the job: it does not say why (exit code 1)"), std::string::npos);
 }
 
 // As `scontrol show hostnames` of Slurm 22.05 expands them; the last has a suffix, which it refuses.

@@ -113,7 +113,7 @@ class Pbs : public Scheduler {
                      const std::string& file) override {
     const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
     if (s.code != 0)
-      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
+      throw ConfigError(c.file, "cluster", "qsub refused the job: " + reason_in(s),
                         "mend the section; --dry-run prints the script");
     return submitted_id(s.out);
   }

@@ -73,7 +73,7 @@ class Slurm : public Scheduler {
                      const std::string& file) override {
     const Said s = say({"sbatch", "--parsable", file}, {.cwd = dir, .timeout_s = 120, .outside_job = true});
     if (s.code != 0)
-      throw ConfigError(c.file, "cluster", "sbatch refused the job: " + first_line(s.err),
+      throw ConfigError(c.file, "cluster", "sbatch refused the job: " + reason_in(s),
                         "mend the section; --dry-run prints the script");
     const std::string id = submitted_id(s.out);  // "12" or "12;cluster"
     return id.substr(0, id.find(';'));
