@@ -1,6 +1,5 @@
 #include "bench/logs/forms/json_line.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/logs/log_text.h"
@@ -62,10 +61,11 @@ std::optional<Quantities> json_line(std::string_view line) {
   Quantities out;
   collect(j, "", "", out);
   out.drop_impossible();
-  // {"split": "val"}, {"mode": "eval"}
-  const bool validates = std::any_of(j.begin(), j.end(), [](const json& value) {
-    return value.is_string() && is_validation(value.get_ref<const std::string&>());
-  });
+  // {"split": "val"}, {"mode": "eval"}; a run may be called "test".
+  bool validates = false;
+  for (const char* key :
+       {"split", "subset", "set", "mode", "phase", "stage", "loop", "kind", "type", "prefix"})
+    validates = validates || is_validation(text_in(j, key));
   if (validates) out.keep_validation();
   return out.has(LogQuantity::step) ? std::optional(out) : std::nullopt;
 }
