@@ -64,6 +64,21 @@ TEST(ValidationLines, ObjectsAndTimesOfPartsAreNoneOfAStep) {
   }
 }
 
+TEST(ValidationLines, AThroughputMayBeOfOtherThings) {
+  const auto seconds = [](const std::string& text) {
+    return read({.reads = "auto", .batch = 16, .tokens = 8, .untimed = true},
+                {{0, "step 1 loss 2.5 " + text}})
+        .steps.at(0)
+        .seconds;
+  };
+  for (const char* text : {"throughput: 64.0", "throughput 64.0 samples/s", "throughput 512 tokens/s",
+                           "throughput 0.512k tok/s", "0.064k samples/s", "throughput 64 mfu 0.4"})
+    EXPECT_EQ(seconds(text), 0.25) << text;
+  for (const char* text :
+       {"throughput: 350.5 TFLOPS", "throughput: 350.5 TFLOP/s/GPU", "throughput: 1.2k tokens/s/gpu"})
+    EXPECT_EQ(seconds(text), 0) << text;
+}
+
 TEST(ValidationLines, WordsOfFilesAndRunsAreNone) {
   for (const char* text :
        {"eval.py:12] step 20 loss 4.25 time 2.0 s", "pkg.eval.log - INFO - step 20 loss 4.25 2.0 s/it",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Worded {
   std::string_view before, key, unit;
   double value = 0;
   std::string_view behind, ahead;  // all of the line
+  double letter = 1;               // "65.5k tokens/s": 1000, which the value does not have
 };
 
 std::string_view word_before(std::string_view text) {
@@ -124,6 +126,17 @@ std::optional<QuantityIn> quantity_of_words(const Worded& w, const Quantities& o
   return is_validation(w.before) ? quantity_of_key("val_" + std::string(w.key)) : q;
 }
 
+/// True for the unit of a throughput that is none of samples: "TFLOPS", "tokens/s/gpu"
+bool is_other_rate(std::string_view unit) {
+  return unit.find('/') != std::string_view::npos || lower_case_of(unit).find("flop") != std::string::npos;
+}
+
+/// True for "step: 35.99" and "step=25ms", beside times of other parts
+bool is_time_of_step(const Worded& w) {
+  const auto factor = seconds_of(w.unit);
+  return w.value != std::floor(w.value) || (factor && (*factor < 1 || w.behind.starts_with(w.unit)));
+}
+
 /// "/600" and " of 600" behind a step
 std::optional<double> total_behind(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
@@ -141,18 +154,18 @@ void take(const Worded& w, Quantities& out) {
   const bool vague = !q || lower_case_of(w.key) == "throughput";
   if (vague || timed)
     if (const auto by_unit = quantity_of_unit(w); by_unit && (vague || by_unit->quantity == q->quantity))
-      return put(*by_unit, 1);
-  if (!q) return;
-  const double letter = times(w.unit);
+      return put(*by_unit, w.letter);
+  if (!q || (vague && is_other_rate(w.unit))) return;
   const bool count = q->quantity == LogQuantity::step || q->quantity == LogQuantity::consumed_samples;
   // "12.6K" is rounded; "5123M" has its own unit
-  if (letter != 1 && (count || q->quantity == LogQuantity::memory_bytes)) return;
+  if (w.letter != 1 && (count || q->quantity == LogQuantity::memory_bytes)) return;
   if (q->quantity == LogQuantity::step) {
+    if (is_time_of_step(w)) return;
     if (!out.has(LogQuantity::step)) out[LogQuantity::steps_in_all] = total_behind(w.behind);
     return out.put_step(w.key, w.value);
   }
   const auto unit = timed && q->factor == 1 ? seconds_behind(w) : 1;
-  if (unit) put(*q, letter * *unit);
+  if (unit) put(*q, w.letter * *unit);
 }
 
 /// True where a number may begin; "nan" and "inf" do behind a word alone.
@@ -178,8 +191,12 @@ std::vector<Worded> numbers_in(std::string_view line) {
     }
     const std::string_view earlier = line.substr(0, static_cast<size_t>(key.data() - line.data()));
     const bool source = ahead.ends_with(':') && earlier.ends_with(':');
-    if (!source && !behind.starts_with('%'))
-      out.push_back({word_before(earlier), key, unit_behind(behind, !key.empty()), *v, behind, ahead});
+    if (!source && !behind.starts_with('%')) {
+      std::string_view unit = unit_behind(behind, !key.empty());
+      const double letter = times(unit);
+      if (letter != 1) unit = unit_behind(behind.substr(behind.find(unit) + unit.size()), !key.empty());
+      out.push_back({word_before(earlier), key, unit, *v, behind, ahead, letter});
+    }
     i = line.size() - behind.size();
   }
   return out;
