@@ -444,11 +444,13 @@ TEST(Readers, AUnitIsNotTheNextNumbersKey) {
   EXPECT_EQ(*o.valid[0].loss, 2.75);
 }
 
-// Loguru's name:function:line; orbit of TensorFlow; a dict behind a step; tput's sgr0 and a link of rich
+// Loguru's name:function:line; orbit of TensorFlow; MindSpore; a dict behind a step; tput's sgr0 and a link
+// of rich
 TEST(Readers, SourcesUnitsAsKeysAndEscapes) {
   for (const char* text :
        {"2025-01-01 12:00:00.123 | INFO     | trainer:step:57 - step 10 loss 2.5 took 250 ms",
         R"(train | step:     10 | steps/sec:    4.0 | output: {"loss": 2.5})",
+        "epoch: 1 step: 10, loss is 2.5, per step time: 250.000 ms",
         "Step 10: {'loss': 2.5, 'steps_per_second': 4.0}", "step 10 loss 2.5 ms/step 250.00",
         "\x1b(B\x1b[mstep 10 \x1b]8;id=1;file:///a/b.py\x1b\\b.py\x1b]8;;\x1b\\ loss 2.5 250 ms"}) {
     const Output o = read({.reads = "auto", .batch = 32}, {{0, text}});

@@ -29,12 +29,14 @@ struct Worded {
   double letter = 1;               // "65.5k tokens/s": 1000, which the value does not have
 };
 
+/// The word before a number: "loss" of "loss: ", "loss = " and "loss is "
 std::string_view word_before(std::string_view text) {
-  size_t end = text.size();
-  while (end > 0 && std::string_view(" :=#\t([\"'").find(text[end - 1]) != std::string_view::npos) --end;
-  size_t begin = end;
+  const auto end_of_word = [&] { return text.find_last_not_of(" :=#\t([\"'") + 1; };  // npos + 1 is 0
+  text = text.substr(0, end_of_word());
+  if (text.ends_with(" is")) text.remove_suffix(3), text = text.substr(0, end_of_word());
+  size_t begin = text.size();
   while (begin > 0 && is_letter(text[begin - 1])) --begin;
-  return text.substr(begin, end - begin);
+  return text.substr(begin);
 }
 
 bool one_of(std::string_view word, std::initializer_list<std::string_view> all) {
