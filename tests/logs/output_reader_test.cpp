@@ -475,6 +475,9 @@ TEST(Readers, TimesHaveTheirUnits) {
                                        {"step_time 0.25 lr 1e-4", 0.25},
                                        {"step_time 0.25 tok/s 1_234_567", 0.25},
                                        {"step_time 0.25 (avg 0.3)", 0.25},
+                                       {"step_time 0.25/0.3", 0.25},
+                                       {"step_time: 0.25s/iter", 0.25},
+                                       {"step_time=250ms|", 0.25},
                                        {"mfu 40 tok/s 65,536 step_time 0.25", 0.25}})
     EXPECT_NEAR(seconds(text).seconds, expected, 1e-9) << text;
   for (const char* text : {"step_time 1m02s", "step_time 1:02.5", "step_time 00:01:02"})

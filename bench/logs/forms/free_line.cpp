@@ -97,7 +97,7 @@ std::optional<double> seconds_of(std::string_view unit) {
 std::optional<double> seconds_behind(const Worded& w) {
   const char next = w.behind.empty() ? ' ' : w.behind[0];
   const char last = w.behind.size() > w.unit.size() ? w.behind[w.unit.size()] : ' ';
-  const bool glued = w.behind.starts_with(w.unit) && !w.unit.empty();
+  const bool glued = !w.unit.empty() && w.unit[0] != '/' && w.behind.starts_with(w.unit);
   if (next == ':' || (glued && is_digit_of_line(last))) return std::nullopt;
   const auto factor = seconds_of(w.unit);
   return factor || glued ? factor : 1;
