@@ -297,10 +297,39 @@ TEST(Zarr, WhatTheMetadataAddIsNotPassedOver) {
   };
   refused([](nlohmann::json& j) { j["storage_transformers"] = {{{"name", "elsewhere"}}}; }, "elsewhere");
   refused([](nlohmann::json& j) { j["codecs"][0]["configuration"]["endian"] = "middle"; }, "'middle'");
+  refused([](nlohmann::json& j) { j["chunk_key_encoding"] = {{"name", "suffix"}}; }, "'suffix'");
+  refused([](nlohmann::json& j) { j["chunk_grid"] = {{"name", "rectilinear"}}; }, "chunks of unequal shape");
+  refused([](nlohmann::json& j) { j["offset"] = {{"name", "x"}, {"must_understand", true}}; }, "'offset'");
+  refused([](nlohmann::json& j) { j["offset"] = {{"name", "x"}}; }, "'offset'");
+  refused([](nlohmann::json& j) { j["offset"] = 3; }, "'offset'");
   const TempDir dir;
-  const std::string store = with(dir, [](nlohmann::json& j) { j["chunk_key_encoding"] = "default"; });
+  const std::string store = with(dir, [](nlohmann::json& j) {
+    j["chunk_key_encoding"] = "default", j["data_type"] = {{"name", j["data_type"]}};
+    j["note"] = {{"name", "x"}, {"must_understand", false}};
+  });
   EXPECT_EQ(step_of(*data::open_fields(store, "data.train", {"raw"}).at(0), 2)[0],
             value_of(0, 2 * kLevels * kPlane));
+}
+
+TEST(Zarr, WhatTheGroupAddsAndOtherVersionsAreNotPassedOver) {
+  const auto refused = [](int version, const std::string& file, const std::string& key,
+                          const nlohmann::json& value, const std::vector<std::string>& says) {
+    const TempDir dir;
+    const std::string store = fixture_in(dir, version);
+    if (version == 2) fs::remove(store + "/.zmetadata");
+    damage(store + file, [&](std::string& s) {
+      nlohmann::json j = nlohmann::json::parse(s);
+      j.erase("consolidated_metadata");
+      j[key] = value;
+      s = j.dump();
+    });
+    expect_config_error([&] { data::open_fields(store, "data.train", {"raw"}); }, says);
+  };
+  refused(3, "/zarr.json", "links", {{"name", "x"}}, {"extension 'links'"});
+  refused(3, "/zarr.json", "zarr_format", 4, {"zarr_format 4", "3 is read"});
+  refused(3, "/raw/zarr.json", "zarr_format", 4, {"raw/zarr.json", "zarr_format 4"});
+  refused(2, "/raw/.zarray", "zarr_format", 1, {"raw/.zarray", "zarr_format 1"});
+  refused(2, "/raw/.zarray", "order", "A", {"'raw'", "neither C nor F"});
 }
 
 TEST(Zarr, InspectsAndTriesAsARunDoes) {

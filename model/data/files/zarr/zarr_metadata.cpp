@@ -74,8 +74,8 @@ void set_dtype(ZarrMetadata& m, const json& dtype) {
 
 void set_data_type(ZarrMetadata& m, const json& type) {
   m.type = type.is_string() ? type.get<std::string>() : type.value("name", std::string("records"));
-  if (type.is_object() && m.type == "numpy.datetime64") {
-    const json of = type.value("configuration", json::object());
+  const json of = type.is_object() ? type.value("configuration", json::object()) : json::object();
+  if (m.type == "numpy.datetime64") {
     m.datetime = std::to_string(of.value("scale_factor", int64_t{1})) + of.value("unit", std::string());
     m.element = Element::i64;
     return;
@@ -85,7 +85,7 @@ void set_data_type(ZarrMetadata& m, const json& type) {
       {"int16", Element::i16},   {"uint16", Element::u16},  {"int32", Element::i32},
       {"uint32", Element::u32},  {"int64", Element::i64},   {"uint64", Element::u64},
       {"float16", Element::f16}, {"float32", Element::f32}, {"float64", Element::f64}};
-  const auto found = type.is_string() ? known.find(type.get<std::string>()) : known.end();
+  const auto found = of.empty() ? known.find(m.type) : known.end();
   if (found != known.end()) m.element = found->second;
 }
 
@@ -119,14 +119,24 @@ void check(ZarrMetadata& m) {
     m.unread = "names " + std::to_string(m.dimension_names.size()) + " dimensions of " + std::to_string(rank);
 }
 
+void require_format(const json& metadata, int64_t version, const std::string& key) {
+  if (const json said = metadata.value("zarr_format", json(version)); said != json(version))
+    throw ArrayError("'" + key + "' is of zarr_format " + said.dump() + ", and " + std::to_string(version) +
+                         " is read there",
+                     "write it anew as Zarr 2 or 3");
+}
+
 ZarrMetadata version_2(const std::string& name, const json& array, const json& attributes) {
   ZarrMetadata m{.name = name, .version = 2};
+  require_format(array, 2, name + "/.zarray");
   m.attributes = attributes.is_object() ? attributes : json::object();
   m.dims = array.at("shape").get<Index>();
   m.chunk = array.at("chunks").get<Index>();
   set_dtype(m, array.at("dtype"));
   set_fill(m, array.value("fill_value", json()));
-  if (array.value("order", std::string("C")) == "F")
+  const json order = array.value("order", json("C"));
+  if (order != "C" && order != "F") m.unread = "has an order of " + order.dump() + ", neither C nor F";
+  if (order == "F")
     for (size_t k = m.dims.size(); k-- > 0;) m.order.push_back(static_cast<int64_t>(k));
   m.separator = array.value("dimension_separator", std::string("."));
   if (m.attributes.contains("_ARRAY_DIMENSIONS"))
@@ -156,33 +166,52 @@ void set_codecs(ZarrMetadata& m, const json& list) {
     if (codec.kind != ZarrCodec::Kind::checksum) m.unread = "has a compressed index of shards";
 }
 
+using MetadataKeys = std::vector<std::string_view>;
+const MetadataKeys kGroupKeys = {"zarr_format", "node_type", "attributes", "consolidated_metadata"};
+const MetadataKeys kArrayKeys = {
+    "zarr_format", "node_type",  "attributes",         "shape",           "data_type",           "chunk_grid",
+    "codecs",      "fill_value", "chunk_key_encoding", "dimension_names", "storage_transformers"};
+
+/// The first key that is not known and must be understood, as Zarr 3 has it of keys that do not say otherwise
+std::string extension_in(const json& metadata, const MetadataKeys& known) {
+  for (const auto& [key, value] : metadata.items())
+    if (std::find(known.begin(), known.end(), key) == known.end() &&
+        !(value.is_object() && value.value("must_understand", json(true)) == json(false)))
+      return key;
+  return "";
+}
+
 ZarrMetadata version_3(const std::string& name, const json& array) {
   ZarrMetadata m{.name = name, .version = 3};
+  require_format(array, 3, name + "/zarr.json");
   m.attributes = array.value("attributes", json::object());
   if (!m.attributes.is_object()) m.attributes = json::object();
   m.dims = array.at("shape").get<Index>();
   set_data_type(m, array.at("data_type"));
   set_fill(m, array.value("fill_value", json()));
-  const json& grid = array.at("chunk_grid");
-  if (grid.value("name", std::string()) != "regular") {
-    m.unread = "has chunks of unequal shape";
-    return m;
-  }
-  m.chunk = grid.at("configuration").at("chunk_shape").get<Index>();
   json encoding = array.value("chunk_key_encoding", json{{"name", "default"}});
   if (encoding.is_string()) encoding = {{"name", encoding}};
-  const bool as_v2 = encoding.value("name", std::string("default")) == "v2";
+  const std::string encoded = encoding.value("name", std::string("default"));
+  const bool as_v2 = encoded == "v2";
   m.prefix = as_v2 ? "" : "c";
   m.separator =
       encoding.value("configuration", json::object()).value("separator", std::string(as_v2 ? "." : "/"));
   const json names = array.value("dimension_names", json());
   if (names.is_array())
     for (const json& n : names) m.dimension_names.push_back(n.is_string() ? n.get<std::string>() : "");
+  const json& grid = array.at("chunk_grid");
+  const bool regular = grid.value("name", std::string()) == "regular";
   try {
+    if (regular) m.chunk = grid.at("configuration").at("chunk_shape").get<Index>();
     set_codecs(m, array.at("codecs"));
   } catch (const ArrayError& e) {
     m.unread = e.what();
   }
+  if (!regular) m.unread = "has chunks of unequal shape";
+  if (!as_v2 && encoded != "default")
+    m.unread = "names its chunks by '" + encoded + "' (chunk_key_encoding), which is not read";
+  if (const std::string key = extension_in(array, kArrayKeys); !key.empty())
+    m.unread = "has the extension '" + key + "', which is not read";
   if (const json change = array.value("storage_transformers", json()); change.is_array() && !change.empty())
     m.unread = "is stored with " + change.dump() + " (storage_transformers), which is not read";
   m.swap = m.codecs.big_endian;
@@ -219,6 +248,10 @@ std::vector<ZarrMetadata> arrays_2(const ZarrStore& store) {
 std::vector<ZarrMetadata> arrays_3(const ZarrStore& store, const json& group) {
   if (group.value("node_type", std::string("group")) != "group")
     throw ArrayError("is a Zarr array, no group of them", "name the directory that holds the group");
+  require_format(group, 3, "zarr.json");
+  if (const std::string key = extension_in(group, kGroupKeys); !key.empty())
+    throw ArrayError("has the extension '" + key + "' in zarr.json, which is not read",
+                     "write it anew without it (xarray's to_zarr)");
   std::vector<ZarrMetadata> out;
   const auto take = [&](const std::string& name, const json& j) {
     if (is_name(name) && j.is_object() && j.value("node_type", std::string()) == "array")
