@@ -123,8 +123,9 @@ void CfFields::choose(const NamedFields& wanted) {
       time_dim_ = dims[v.at.time], row_dim_ = dims[v.at.row], column_dim_ = dims[v.at.column];
     } else if (dims[v.at.time] != time_dim_ || dims[v.at.row] != row_dim_ ||
                dims[v.at.column] != column_dim_) {
-      refuse("variables '" + variables_[0].meta.name + "' and '" + meta.name + "' lie on different grids",
-             "name variables of one grid: data.variables");
+      refuse("variables '" + variables_[0].meta.name + "' and '" + meta.name + "' " +
+                 (dims[v.at.time] != time_dim_ ? "have different times" : "lie on different grids"),
+             "name variables of one grid and of the same times: data.variables");
     }
     require_sizes(info_.path, info_.key, size_along(v, v.at.time),
                   {size_along(v, v.at.level), size_along(v, v.at.row), size_along(v, v.at.column)});

@@ -97,6 +97,10 @@ class GribHandle {
     return value;
   }
   void set(const char* key, double value) const { require(codes_set_double(handle_, key, value), key); }
+  void set(const char* key, const std::string& value) const {
+    size_t size = value.size();
+    require(codes_set_string(handle_, key, value.c_str(), &size), key);
+  }
   std::vector<double> all(const char* key) const {
     size_t size = 0;
     require(codes_get_size(handle_, key, &size), key);
@@ -118,6 +122,19 @@ class GribHandle {
 
 namespace {
 
+/// Seconds beyond the minute, which the key validityTime leaves out
+int64_t seconds_of(const GribHandle& h) {
+  constexpr int64_t kUnitIsSecond[] = {254, 13};  // of editions 1 and 2: WMO code tables 4 and 4.4
+  int64_t seconds = h.has("second") ? h.whole("second") : 0;
+  const bool second_edition = h.whole("edition") > 1;
+  if (h.has("indicatorOfUnitOfTimeRange") &&
+      h.whole("indicatorOfUnitOfTimeRange") == kUnitIsSecond[second_edition]) {
+    h.set("stepUnits", "s");
+    seconds += h.whole("endStep");
+  }
+  return seconds % 60;
+}
+
 double hours_of(const GribHandle& h) {
   using namespace std::chrono;
   const int64_t date = h.whole("validityDate"), time = h.whole("validityTime");
@@ -126,7 +143,8 @@ double hours_of(const GribHandle& h) {
                            std::chrono::day(static_cast<unsigned>(date % 100))};
   if (!day.ok()) throw ArrayError("a message of it is of the day " + std::to_string(date), kTorn);
   return 24.0 * static_cast<double>(sys_days(day).time_since_epoch().count()) +
-         static_cast<double>(time / 100) + static_cast<double>(time % 100) / 60;
+         static_cast<double>(time / 100) + static_cast<double>(time % 100) / 60 +
+         static_cast<double>(seconds_of(h)) / 3600;
 }
 
 // Values are stored row by row from the first latitude.

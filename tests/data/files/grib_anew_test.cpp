@@ -103,6 +103,33 @@ TEST(GribAnew, MessagesOfSeveralFieldsWithBitmapsAnd9999) {
   }
 }
 
+TEST(GribAnew, StepsOfSecondsAreNotCutToMinutes) {
+  const TempDir dir;
+  for (const bool of_reference : {false, true})
+    for (int64_t t = 0; t < 4; ++t) {
+      GribField f{.name = "t", .values = uniform_values(12, 0, 1)};
+      f.more = [&](codes_handle* h) {
+        size_t one = 1;
+        if (of_reference) {
+          EXPECT_EQ(codes_set_long(h, "minute", 15 * t / 60), 0);
+          EXPECT_EQ(codes_set_long(h, "second", 15 * t % 60), 0);
+        } else if (t > 0) {
+          EXPECT_EQ(codes_set_string(h, "stepUnits", "s", &one), 0);
+          EXPECT_EQ(codes_set_long(h, "step", 90 * t), 0);
+        }
+      };
+      append_together(dir / (of_reference ? "reference.grib2" : "step.grib2"), {f}, 3, 4);
+    }
+  for (const auto& [file, seconds] : {std::pair("reference.grib2", 15.0), std::pair("step.grib2", 90.0)}) {
+    const data::FieldFiles files = data::open_fields(dir / file, "data.train", {});
+    const std::vector<double>& hours = files.at(0)->info().times;
+    ASSERT_EQ(hours.size(), 4u) << file;
+    for (size_t t = 1; t < hours.size(); ++t)
+      EXPECT_NEAR(3600 * (hours[t] - hours[0]), seconds * static_cast<double>(t), 1e-3) << file;
+    EXPECT_EQ(data::segments_of(files).size(), 1u) << file;
+  }
+}
+
 TEST(GribAnew, TwiceOfOneTimeNamesWhatDiffers) {
   const TempDir dir;
   const auto field = [](const char* type) {

@@ -220,7 +220,7 @@ TEST_F(Grib, WhatCannotBeReadIsOneError) {
   refused({file, "3 fields for 2 times of 2 levels"});
   for (const int64_t t : {0, 1}) append(file, {.hour = t, .values = random_values(random)});
   append(file, {.name = "z", .values = random_values(random)});
-  refused({file, "different grids"});
+  refused({file, "'t' and 'z' have different times"});
   for (const int64_t t : {0, 1}) append(file, {.hour = t, .values = random_values(random)});
   fs::resize_file(file, fs::file_size(file) - 20);
   refused({file, "data.train"});
