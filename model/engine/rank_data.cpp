@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
+#include "model/data/fields/field_file.h"
 #include "model/engine/channels_of_data.h"
 #include "model/plan/layout.h"
 
@@ -55,6 +56,20 @@ void require_what_follows(const RunSpec& spec, const data::Dataset& set) {
                     "give longer files or a shorter data.dt, or leave the buffer out");
 }
 
+/// A net of fields learns what lies where: a loss on another grid says nothing of it.
+void require_one_grid(const RunSpec& spec, const data::Dataset& train, const data::Dataset& valid) {
+  if (train.shape().of_table || train.shape().words > 0) return;
+  const auto described = [](const std::string& path, const data::Dataset& set) {
+    const data::Coordinates c = set.coordinates();
+    return data::FieldInfo{.path = path, .latitude = c.latitude, .longitude = c.longitude};
+  };
+  const data::FieldInfo a = described(spec.data.train, train), b = described(spec.data.valid, valid);
+  if (a.latitude.empty() || b.latitude.empty()) return;
+  if (const std::string other = data::other_grid(a, b); !other.empty())
+    throw ConfigError(spec.data.valid, "data.valid", other,
+                      "give validation data on the grid of data.train, or put them on it: cdo remapbil");
+}
+
 }  // namespace
 
 RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const data::Statistics* known)
@@ -95,8 +110,10 @@ RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const 
   if (!spec.data.validates()) return;
   valid_set_ = data::open_dataset(spec.data, spec.data.valid, data::Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
-  if (!spec.data.train.empty() && !spec.data.valid.empty())
+  if (!spec.data.train.empty() && !spec.data.valid.empty()) {
     require_channels(channels_of_data(*train_set_), *valid_set_, spec.data.valid);
+    require_one_grid(spec, *train_set_, *valid_set_);
+  }
   if (reads)
     valid_loader_.emplace(*valid_set_, data::LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
 }

@@ -55,5 +55,29 @@ TEST_F(ValidationChannels, AreInTheUnitsOfTraining) {
   EXPECT_NE(e.text.find("t2m in 'degC', and of the net in 'K'"), std::string::npos) << e.text;
 }
 
+TEST_F(ValidationChannels, LieOnTheGridOfTraining) {
+  convert("south.nc", {"t2m", "u10"});
+  convert("turned.nc", {"t2m", "u10"});
+  const auto shift = [&](const std::string& file, const char* axis, double by) {
+    int nc = -1, v = -1, dim = -1;
+    size_t n = 0;
+    ASSERT_EQ(nc_open((dir_ / file).c_str(), NC_WRITE, &nc), NC_NOERR);
+    ASSERT_EQ(nc_inq_varid(nc, axis, &v), NC_NOERR);
+    ASSERT_EQ(nc_inq_vardimid(nc, v, &dim), NC_NOERR);
+    ASSERT_EQ(nc_inq_dimlen(nc, dim, &n), NC_NOERR);
+    std::vector<double> values(n);
+    ASSERT_EQ(nc_get_var_double(nc, v, values.data()), NC_NOERR);
+    for (double& x : values) x += by;
+    ASSERT_EQ(nc_put_var_double(nc, v, values.data()), NC_NOERR);
+    ASSERT_EQ(nc_close(nc), NC_NOERR);
+  };
+  shift("south.nc", "latitude", -0.5);
+  const Ended south = train("south.nc");
+  EXPECT_EQ(south.code, 2) << south.text;
+  EXPECT_NE(south.text.find("'data.valid': its latitudes are"), std::string::npos) << south.text;
+  shift("turned.nc", "longitude", -360);
+  EXPECT_EQ(train("turned.nc").code, 0);
+}
+
 }  // namespace
 }  // namespace isobar
