@@ -120,6 +120,24 @@ TEST(Selection, JoinsFilesOnTheirTimesWithLevelsInTheOrderAsked) {
   }
 }
 
+TEST(Selection, FilesOfADirectoryAreOneSeriesInTime) {
+  const TempDir dir;
+  fs::create_directories(dir / "days");
+  for (int64_t i = 0; i < 5; ++i)  // a time each
+    make({.path = dir / "days/" + std::to_string(i) + ".nc",
+          .hours = hours(1, 6, static_cast<double>(6 * i)),
+          .single = {"t2m"}});
+  const data::FieldFiles files = data::open_fields(dir / "days", "data.train", {});
+  const std::vector<data::TimeSegment> all = data::segments_of(files);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].steps, 5);
+  for (int64_t t = 0; t < 5; ++t)
+    EXPECT_EQ(read(*all[0].file, t)[7], value(0, 0, static_cast<double>(6 * t), 0, 7)) << t;
+  make({.path = dir / "days/5.nc", .hours = hours(1, 6, 18), .single = {"t2m"}});
+  expect_config_error([&] { data::open_fields(dir / "days", "data.train", {}); },
+                      {"days/5.nc", "begins at 2019-03-01T18:00Z", "follow each other"});
+}
+
 TEST(Selection, RegionsMayLieOverTheLineWhereLongitudesBegin) {
   const TempDir dir;
   make({.path = dir / "a.nc", .hours = hours(3, 6), .single = {"t2m"}});

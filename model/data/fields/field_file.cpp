@@ -10,6 +10,7 @@
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
+#include "model/data/cf/joined_times.h"
 #include "model/data/choice/selection.h"
 #include "model/data/fields/channels.h"
 #include "model/data/fields/static_fields.h"
@@ -27,6 +28,22 @@ constexpr int64_t kCacheBytes = 64 << 20;
 
 enum class Format : uint8_t { hdf5, netcdf, zarr, npz, grib };
 
+/// Refuses a file that was compressed whole: readers need any part of it at any time.
+void require_unpacked(const fs::path& path, const std::string& key, const std::string& head) {
+  const struct {
+    const char *magic, *name, *command;
+  } known[] = {{"\x1f\x8b", "gzip", "gunzip"},
+               {"BZh", "bzip2", "bunzip2"},
+               {"\xfd"
+                "7zXZ",
+                "xz", "unxz"},
+               {"\x28\xb5\x2f\xfd", "zstd", "unzstd"}};
+  for (const auto& k : known)
+    if (head.starts_with(k.magic))
+      throw ConfigError(path, key, std::string("is compressed whole by ") + k.name,
+                        std::string("unpack it: ") + k.command + " -k " + path.filename().string());
+}
+
 Format format_of(const fs::path& path, const std::string& key) {
   char magic[8] = "";
   if (fs::is_directory(path) || is_zarr(path)) return Format::zarr;
@@ -42,6 +59,7 @@ Format format_of(const fs::path& path, const std::string& key) {
         path, key,
         "is a ZIP archive with no Zarr group at its root (the Copernicus store packs several streams so)",
         "unzip it and name the .nc file, or the Zarr folder, in it");
+  require_unpacked(path, key, head);
   throw ConfigError(path, key, "is neither HDF5 nor NetCDF nor GRIB, nor a Zarr store nor .npz",
                     "give a .h5, .nc, .grib or .npz file, a Zarr directory or zip, or a directory of them");
 }
@@ -235,7 +253,9 @@ FieldFiles open_fields(const std::string& path, const std::string& key, const Fi
                               [&](size_t) { return opening ? opening(opened++) : void(); }));
   }
   const bool hdf5 = all[0][0]->info().format.starts_with("HDF5");
-  if (all.size() == 1 && choice.takes_all() && (names.empty() || !hdf5)) return std::move(all[0]);
+  const bool series = all[0].size() > 1 && std::all_of(all[0].begin(), all[0].end(),
+                                                       [](const auto& f) { return tells_time(f->info()); });
+  if (all.size() == 1 && choice.takes_all() && !series && (names.empty() || !hdf5)) return std::move(all[0]);
   return select_fields(std::move(all), path, key, choice);
 }
 

@@ -18,18 +18,20 @@ using nlohmann::json;
 
 namespace {
 
-// Range and mean of the valid values; `missing`: the share of missing ones, such as land
+// Range and mean of the finite values; `missing`: the share of missing ones, such as land
 json range_of(const float* x, int64_t n) {
   float low = std::numeric_limits<float>::infinity(), high = -low;
   double sum = 0;
-  int64_t there = 0;
+  int64_t there = 0, infinite = 0;
   for (int64_t i = 0; i < n; ++i) {
+    infinite += std::isinf(x[i]);
     if (!std::isfinite(x[i])) continue;
     low = std::min(low, x[i]), high = std::max(high, x[i]);
     sum += static_cast<double>(x[i]);
     ++there;
   }
-  json range{{"missing", static_cast<double>(n - there) / static_cast<double>(n)}};
+  json range{{"missing", static_cast<double>(n - there - infinite) / static_cast<double>(n)}};
+  if (infinite > 0) range["infinite"] = infinite;
   if (there > 0) range.update({{"min", low}, {"max", high}, {"mean", sum / static_cast<double>(there)}});
   return range;
 }
@@ -203,6 +205,10 @@ std::string inspect_text(const json& j) {
     out +=
         "\nPoints are missing: data.mask: missing trains a net of fields on those that are there, and an mlp "
         "(net.kind: mlp) takes them as rows.\n";
+  for (const json& f : j["fields"])
+    if (f.contains("infinite"))
+      out += "\n'" + f["name"].get<std::string>() + "' has infinite values in the first step (" +
+             f["infinite"].dump() + "), which no run reads: correct them, or store them as missing.\n";
   return out;
 }
 

@@ -255,18 +255,19 @@ class FolderOfTwo : public testing::Test {
     all.emplace_back("b.nc");
     expect_config_error([&] { data::open_fields(dir_.path(), "data.train", {}); }, all);
   }
+  int64_t steps() const { return data::open_fields(dir_.path(), "data.train", {}).at(0)->info().steps; }
   const TempDir dir_;
 };
 
 TEST_F(FolderOfTwo, OfOneGridAndOneUnitGoTogether) {
   write_two([](std::vector<PlainVariable>&) {});
-  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+  EXPECT_EQ(steps(), 8);
   write_two([](std::vector<PlainVariable>& v) {  // the same places, 360 degrees on
     for (double& x : v[1].values) x += 360;
   });
-  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+  EXPECT_EQ(steps(), 8);
   write_two([](std::vector<PlainVariable>& v) { v[3].texts.clear(); });
-  EXPECT_EQ(data::open_fields(dir_.path(), "data.train", {}).size(), 2u);
+  EXPECT_EQ(steps(), 8);
 }
 
 TEST_F(FolderOfTwo, OfTwoGridsOrUnitsAreRefused) {

@@ -417,8 +417,8 @@ TEST(Netcdf, RealEra5Sample) {
   EXPECT_LT(std::sqrt(change / n), 1.4);
 }
 
-// Forecasts get the times of targets, unless files have different reference dates.
-TEST(Netcdf, TargetsHaveTimesWhereAllFilesCountFromOneDay) {
+// Forecasts get the times of targets, in hours since 1970: files of a directory are one series.
+TEST(Netcdf, TargetsHaveTimesWhateverDayFilesCountFrom) {
   TempDir dir;
   for (const bool same : {true, false}) {
     const std::string set = dir / (same ? "same" : "other");
@@ -431,10 +431,11 @@ TEST(Netcdf, TargetsHaveTimesWhereAllFilesCountFromOneDay) {
     DataSpec d;
     d.train = set;
     const auto data = data::open_dataset(d, set, data::Split::train, data::FieldShape{1, 4, 6});
-    EXPECT_EQ(data->coordinates().time_units.empty(), !same);
+    EXPECT_EQ(data->coordinates().time_units, "hours since 1970-01-01 00:00:00");
     EXPECT_EQ(data->coordinates().latitude.size(), 4u);
-    EXPECT_EQ(data->target_time(0), 1);
-    EXPECT_EQ(data->target_time(data->size() - 1), 104);
+    constexpr double kMarch = 17956 * 24;  // 2019-03-01
+    EXPECT_EQ(data->target_time(0), kMarch + 1);
+    EXPECT_EQ(data->target_time(data->size() - 1), kMarch + 104 + (same ? 0 : 96));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "model/base/error.h"
-#include "model/data/files/chunk_walk.h"
 #include "model/data/files/netcdf/hdf5_handle.h"
 #include "model/data/files/netcdf/hdf5_sources.h"
 
@@ -113,13 +112,16 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
     locked_because_ = "number format";
   }
 
+  read_fill(set, type.id, dcpl.id);
   hsize_t user_block = 0;
   H5Pget_userblock(fcpl.id, &user_block);
   switch (H5Pget_layout(dcpl.id)) {
     case H5D_CONTIGUOUS: {
       const haddr_t at = H5Dget_offset(set);
-      if (at == HADDR_UNDEF && product(dims_) > 0)
-        throw ArrayError("'" + name_ + "' was created but never written", "make the file again");
+      if (at == HADDR_UNDEF && product(dims_) > 0) {
+        require_fill("'" + name_ + "'");
+        locked_because_ = "never written";
+      }
       offset_ = locked_because_.empty() ? static_cast<int64_t>(at) : -1;
       break;
     }
@@ -134,7 +136,7 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       read_filters(set, dcpl.id);
       if (can_decode(filters_)) {
         const int64_t held = input_.size(), size = size_of(element_);
-        require_held(name_, declared_product(dims_) * size, held, !filters_.empty());
+        if (fill_.empty()) require_held(name_, declared_product(dims_) * size, held, !filters_.empty());
         require_held("a chunk of " + name_, declared_product(chunk_) * size, held, !filters_.empty());
       }
       unsigned options = 0;
@@ -146,10 +148,10 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       } else if (user_block) {
         locked_because_ = "user block";  // HDF5 1.10's chunk addresses ignore it
       }
-      hsize_t written = 0;  // H5Dread would return the fill value for the others
+      hsize_t written = 0;  // H5Dread returns the fill value for the others
       if (!locked_because_.empty() && H5Dget_num_chunks(set, space.id, &written) >= 0 &&
           static_cast<int64_t>(written) < product(grid_))
-        throw ArrayError("some chunks of '" + name_ + "' were never written", "make the file again");
+        require_fill("a chunk of '" + name_ + "'");
       break;
     }
     default:
@@ -208,6 +210,22 @@ void Hdf5Array::read_filters(int64_t set, int64_t dcpl) {
       filters_.push_back(filter_of(id, *name ? name : "filter " + std::to_string(id)));
     }
   }
+}
+
+/// Without a fill value of its own a dataset reads as zeros, which are no data. NetCDF gives every variable
+/// one, which of bytes may be data unless an attribute says that it is not.
+void Hdf5Array::read_fill(int64_t set, int64_t type, int64_t dcpl) {
+  H5D_fill_value_t given = H5D_FILL_VALUE_UNDEFINED;
+  const size_t size = H5Tget_size(type);
+  if (H5Pfill_value_defined(dcpl, &given) < 0 || given != H5D_FILL_VALUE_USER_DEFINED) return;
+  if (size == 1 && H5Aexists(set, "_FillValue") <= 0) return;
+  fill_.resize(size);
+  if (H5Pget_fill_value(dcpl, type, fill_.data()) < 0) fill_.clear();
+}
+
+void Hdf5Array::require_fill(const std::string& what) const {
+  if (fill_.empty())
+    throw ArrayError(what + " was never written, and has no fill value", "make the file again");
 }
 
 bool Hdf5Array::has_attribute(const std::string& name) const {

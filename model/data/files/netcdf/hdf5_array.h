@@ -20,6 +20,7 @@
 #include "model/base/system/files.h"
 #include "model/data/fields/chunk_cache.h"
 #include "model/data/fields/slab.h"
+#include "model/data/files/chunk_walk.h"
 #include "model/data/files/filters.h"
 #include "model/data/files/raw_array.h"
 
@@ -53,6 +54,8 @@ class Hdf5Array : public RawArray {
   };
   void read_layout(int64_t file, int64_t set);
   void read_filters(int64_t set, int64_t dcpl);
+  void read_fill(int64_t set, int64_t type, int64_t dcpl);
+  void require_fill(const std::string& what) const;
   void require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const;
   void walk_index() const;
   void read_locked(const Index& start, const Index& count, void* out) const;
@@ -62,6 +65,8 @@ class Hdf5Array : public RawArray {
   void look_up(int64_t number) const;
   Index origin_of(int64_t number) const;
   void decode(const Stored& chunk, std::byte* out) const;
+  void fill(const ChunkPart& part, std::byte* out, const Index& out_strides,
+            const BytesArrived& arrived) const;
 
   std::string file_, name_;
   std::shared_ptr<ChunkCache> cache_;
@@ -71,7 +76,8 @@ class Hdf5Array : public RawArray {
   bool swap_ = false;    // file bytes are big-endian
   int64_t offset_ = -1;  // file offset of a contiguous dataset
   std::vector<Filter> filters_;
-  std::string locked_because_;  // "" = parallel
+  std::vector<std::byte> fill_;  // value of what was never written, as the file stores it; empty: not given
+  std::string locked_because_;   // "" = parallel
   // By chunk number, filled on first use. A map and not an array, since a damaged file may declare any number
   // of chunks.
   mutable std::mutex index_mutex_;

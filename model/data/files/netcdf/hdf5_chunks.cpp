@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/data/fields/slab.h"
-#include "model/data/files/chunk_walk.h"
 #include "model/data/files/netcdf/hdf5_handle.h"
 
 namespace isobar::data {
@@ -20,6 +19,8 @@ void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* o
   const Index out_strides = strides_of(count), chunk_strides = strides_of(chunk_);
   visit_chunks(dims_, chunk_, start, count, [&](const ChunkPart& part) {
     const Stored stored = find_chunk(part.number);
+    if (!stored.written)
+      return fill(part, out + offset_of(part.to, out_strides) * size, out_strides, arrived);
     if (filters_.empty())  // reads only the wanted part
       return read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, part.from, part.count, size,
                       out + offset_of(part.to, out_strides) * size, out_strides, arrived);
@@ -27,6 +28,14 @@ void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* o
         part, {this, chunk_, chunk_strides, size}, *cache_, [&](std::byte* to) { decode(stored, to); }, out,
         out_strides);
   });
+}
+
+/// Fills a part of a chunk that was never written; `arrived` is only given for parts that lie densely.
+void Hdf5Array::fill(const ChunkPart& part, std::byte* out, const Index& out_strides,
+                     const BytesArrived& arrived) const {
+  const auto size = static_cast<int64_t>(fill_.size());
+  copy_box(part.count, size, fill_.data(), Index(part.count.size(), 0), out, out_strides);
+  if (arrived) arrived(out, product(part.count) * size);
 }
 
 void Hdf5Array::decode(const Stored& chunk, std::byte* out) const {
@@ -85,11 +94,11 @@ Hdf5Array::Stored Hdf5Array::find_chunk(int64_t number) const {
   const std::lock_guard<std::mutex> lock(index_mutex_);
   if (!index_.contains(number)) look_up(number);
   const Stored chunk = index_.at(number);
-  if (chunk.written) return chunk;
+  if (chunk.written || !fill_.empty()) return chunk;
   std::string where;
   for (int64_t o : origin_of(number)) where += (where.empty() ? "" : ", ") + std::to_string(o);
-  throw ArrayError("the chunk of '" + name_ + "' at [" + where + "] was never written",
-                   "make the file again");
+  require_fill("the chunk of '" + name_ + "' at [" + where + "]");
+  return chunk;
 }
 
 }  // namespace isobar::data
