@@ -275,6 +275,15 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
            {"mixtral", "num_local_experts", nullptr},
            {"deepseek", "scoring_func", "sigmoid"},
            {"deepseek", "moe_layer_freq", 2},
+           {"llama", "attention_dropout", 0.1},
+           {"llama", "partial_rotary_factor", 0.5},
+           {"llama", "logits_scaling", 8},
+           {"llama", "sliding_window", 4096},
+           {"llama", "rope_parameters", {{"rope_type", "default"}, {"mrope_section", {1, 2}}}},
+           {"gpt2", "attn_pdrop", 0.1},
+           {"gpt2", "embd_pdrop", 0.2},
+           {"mixtral", "output_router_logits", true},
+           {"qwen3_moe", "output_router_logits", true},
            {"llama", "vocab_size", nullptr},
            {"llama", "vocab_size", -5}}) {
     json config = read_json(from + model + "/config.json");
@@ -287,6 +296,38 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(TransformersFiles, WhatSaysNothingOfTheNetIsPassedOver) {
+  const std::string from = source_dir() + "/tests/fixtures/transformers/";
+  for (const char* model : {"llama", "qwen2", "deepseek_v3", "mixtral"}) {
+    json config = read_json(from + model + "/config.json");
+    if (std::string(model) == "qwen2") config["use_sliding_window"] = false, config.erase("layer_types");
+    const json net = perf::import_model(config, "config.json");
+    for (const auto& [key, value] :
+         std::vector<std::pair<std::string, json>>{{"_name_or_path", "a/b"},
+                                                   {"quantization_config", {{"quant_method", "fp8"}}},
+                                                   {"unsloth_version", "2025.1"},
+                                                   {"attention_dropout", 0.0},
+                                                   {"partial_rotary_factor", 1.0},
+                                                   {"logit_softcapping", nullptr},
+                                                   {"no_rope_layers", json::array()},
+                                                   {"auto_map", {{"AutoConfig", "c.C"}}},
+                                                   {"sep_token_id", 3}})
+      config[key] = value;
+    if (std::string(model) == "qwen2") config["sliding_window"] = 131072, config["max_window_layers"] = 70;
+    if (std::string(model) == "deepseek_v3") config["num_nextn_predict_layers"] = 1;
+    EXPECT_EQ(perf::import_model(config, "config.json"), net) << model;
+  }
+}
+
+TEST(TransformersFiles, AnglesAreThoseThatTransformersReads) {
+  json config = read_json(source_dir() + "/tests/fixtures/transformers/llama/config.json");
+  config["rope_theta"] = 5e5;  // where rope_parameters does not say it
+  config["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 4}};
+  const json net = perf::import_model(config, "config.json")["net"];
+  EXPECT_EQ(net["rope_theta"], 5e5);
+  EXPECT_EQ(net["rope_original_length"], config["max_position_embeddings"]);
 }
 
 INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers,

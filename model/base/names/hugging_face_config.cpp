@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
@@ -16,8 +17,12 @@ using nlohmann::json;
 struct Config {
   const json& j;
   const std::string& file;
+  mutable std::set<std::string> seen = {};  // keys that were read, or say nothing of what a net computes
 
-  bool has(const std::string& key) const { return j.contains(key) && !j[key].is_null(); }
+  bool has(const std::string& key) const {
+    seen.insert(key);
+    return j.contains(key) && !j[key].is_null();
+  }
   template <class T>
   T get(const std::string& key, const T& otherwise) const {
     if (!has(key)) return otherwise;
@@ -43,6 +48,41 @@ struct Config {
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     throw ConfigError(file, key, json_text(j[key]) + " is not in our nets: " + what,
                       "take a model without it, or " + recording());
+  }
+  // Throws if a key was not read, and its value switches something on.
+  void require_all_read(const std::string& inside = "") const {
+    std::string unread;
+    for (const auto& [key, value] : j.items())
+      if (!seen.contains(key) && !is_off(value) && !is_of_no_net(key))
+        unread += (unread.empty() ? "" : ", ") + key + " " + json_text(value);
+    if (!unread.empty())
+      throw ConfigError(file, inside, "says what our nets have not: " + unread,
+                        "leave out what changes nothing, or " + recording());
+  }
+  static bool is_off(const json& value) {
+    return value.is_null() || value == json(false) || value == json(0) || value == json("") || value.empty();
+  }
+  // Names of files, tokens, programs, first values and storage
+  static bool is_of_no_net(const std::string& key) {
+    constexpr const char* kKeys[] = {"architectures",
+                                     "auto_map",
+                                     "dtype",
+                                     "ep_size",
+                                     "id2label",
+                                     "label2id",
+                                     "n_ctx",
+                                     "output_past",
+                                     "initializer_range",
+                                     "torch_dtype",
+                                     "return_dict",
+                                     "quantization_config",
+                                     "use_cache",
+                                     "pretraining_tp",
+                                     "task_specific_params",
+                                     "tokenizer_class",
+                                     "transformers_version"};
+    return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys) || key.starts_with("_") ||
+           key.starts_with("summary_") || key.starts_with("unsloth_") || key.ends_with("_token_id");
   }
   // The command that predicts a net which ours are not
   std::string recording() const {
@@ -72,6 +112,8 @@ json gpt_of(const Config& c) {
               {"norm_eps", c.get("layer_norm_epsilon", 1e-5)},
               {"gelu", tanh ? "tanh" : "erf"},
               {"dropout", c.get("resid_pdrop", 0.1)}};
+  for (const char* key : {"embd_pdrop", "attn_pdrop"})
+    if (c.get(key, 0.1) != net["dropout"]) c.refuse(key, "dropout is resid_pdrop everywhere");
   if (c.has("n_inner")) net["ffn_dim"] = c.size("n_inner");
   return net;
 }
@@ -85,9 +127,16 @@ void add_angles(const Config& c, json& net) {
   const std::string key = together ? "rope_parameters" : "rope_scaling";
   if (!own.is_object()) c.refuse(key, "it is an object");
   const Config rope{own, c.file};
-  net["rope_theta"] = together ? rope.get("rope_theta", 10000.0) : c.get("rope_theta", 10000.0);
+  net["rope_theta"] = rope.get("rope_theta", c.get("rope_theta", 10000.0));
   const std::string type = rope.get<std::string>("rope_type", rope.get<std::string>("type", "default"));
-  if (type == "default" || (rope.has("factor") && rope.get("factor", 1.0) == 1)) return;
+  for (const Config* said : {&c, &rope})
+    said->require("partial_rotary_factor", 1.0, "all of a head is turned");
+  rope.has("type");
+  if (rope.has("factor") && rope.get("factor", 1.0) == 1) return;
+  if (type == "default") {
+    rope.has("original_max_position_embeddings");  // stretches nothing
+    return rope.require_all_read(key);
+  }
   if (type == "yarn") {
     if (rope.has("attention_factor")) c.refuse(key, "the factor of angles follows from the lengths");
     if (!rope.get("truncate", true)) c.refuse(key, "its bounds are whole pairs");
@@ -102,7 +151,10 @@ void add_angles(const Config& c, json& net) {
   }
   net["rope_scaling"] = type;
   net["rope_scaling_factor"] = rope.get("factor", 1.0);
-  net["rope_original_length"] = rope.size("original_max_position_embeddings");
+  net["rope_original_length"] = type == "yarn" && !rope.has("original_max_position_embeddings")
+                                    ? c.size("max_position_embeddings")  // as transformers reads it
+                                    : rope.size("original_max_position_embeddings");
+  rope.require_all_read(key);
 }
 
 json mistral_of(const Config& c, json net) {
@@ -116,6 +168,7 @@ json mistral_of(const Config& c, json net) {
 json mixtral_of(const Config& c, json net) {
   if (c.has("sliding_window")) net["sliding_window"] = c.size("sliding_window");
   c.require("router_jitter_noise", 0.0, "routers have no noise");
+  c.has("router_aux_loss_coef");  // counts with output_router_logits alone
   net["num_experts"] = c.size("num_local_experts");
   net["num_experts_per_tok"] = c.size("num_experts_per_tok");
   return net;
@@ -139,6 +192,7 @@ json deepseek_of(const Config& c, json net) {
 }
 
 json qwen_moe_of(const Config& c, json net) {
+  c.has("router_aux_loss_coef");  // counts with output_router_logits alone
   c.require("decoder_sparse_step", int64_t{1}, "all blocks behind the first ones have experts");
   net["num_experts"] = c.size(c.has("num_experts") ? "num_experts" : "num_local_experts");
   net["num_experts_per_tok"] = c.size("num_experts_per_tok");
@@ -154,6 +208,7 @@ json qwen_moe_of(const Config& c, json net) {
 
 // Qwen2's files do not name its biases, which all have.
 json qwen_of(const Config& c, json net) {
+  c.has("sliding_window"), c.has("max_window_layers");  // stand there without a window, too
   if (c.get("use_sliding_window", false)) {
     if (c.get("max_window_layers", int64_t{28}) != 0)
       c.refuse("max_window_layers", "all blocks have the same window");
@@ -168,6 +223,8 @@ json deepseek_v3_of(const Config& c, json net) {
   c.require<std::string>("topk_method", "noaux_tc", "biases even out experts");
   c.require("moe_layer_freq", int64_t{1}, "all blocks behind the first ones have experts");
   c.require("rope_interleave", true, "neighbours are turned together in the files");
+  // transformers reads none of these: the width follows, and losses and layers for training are left out.
+  for (const char* key : {"qk_head_dim", "aux_loss_alpha", "seq_aux", "num_nextn_predict_layers"}) c.has(key);
   net.erase("num_kv_heads");
   net.erase("head_dim");
   if (c.has("q_lora_rank")) net["q_lora_rank"] = c.size("q_lora_rank");
@@ -242,8 +299,9 @@ bool is_hugging_face_config(const json& j) {
 json net_of_config(const json& j, const std::string& file) {
   const Config c{j, file};
   const std::string type = c.get<std::string>("model_type", "");
-  if (type == "gpt2") return gpt_of(c);
-  return with_layer_types(c, llama_like_of(c, type));
+  const json net = type == "gpt2" ? gpt_of(c) : with_layer_types(c, llama_like_of(c, type));
+  c.require_all_read();
+  return net;
 }
 
 json run_of_config(const json& j, const std::string& file) {

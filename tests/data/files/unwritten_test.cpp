@@ -1,5 +1,5 @@
-// What a file declares and nobody wrote is its fill value, where it has one; files compressed whole, and
-// values that are infinite, are told as what they are.
+// Data that a file declares and that were never written are its fill value, where it has one. Compressed files
+// and infinite values get messages of their own.
 #include <gtest/gtest.h>
 
 #include <cmath>
