@@ -1,6 +1,9 @@
 #include "model/engine/channels_of_data.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
 
 #include "model/base/error.h"
 #include "model/data/fields/channels.h"
@@ -51,6 +54,49 @@ void require_channels(const inference::NetChannels& net, const data::Dataset& se
   };
   same(net.inputs, have.inputs, "data.inputs");
   same(net.targets, have.targets, "data.targets");
+}
+
+namespace {
+
+/// Degrees that an axis is off the net's at most, whose longitudes may differ by full turns
+double farthest(const std::vector<double>& axis, double first, double step, double period) {
+  double most = 0;
+  for (size_t i = 0; i < axis.size(); ++i) {
+    const double off = axis[i] - (first + step * static_cast<double>(i));
+    most = std::max(most, std::abs(period > 0 ? std::remainder(off, period) : off));
+  }
+  return most;
+}
+
+std::string degrees_text(double first, double step, size_t n) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%g to %g", first, first + step * static_cast<double>(n - 1));
+  return text;
+}
+
+}  // namespace
+
+void require_places(const NetSpec& net, const data::Dataset& set, const std::string& file) {
+  const std::optional<NetGrid> grid = net.grid();
+  const data::Coordinates c = set.coordinates();
+  if (!grid || c.latitude.empty() || c.longitude.empty()) return;
+  constexpr double kShare = 0.25;  // of a step: written coordinates are rounded
+  const auto refuse = [&](const char* axis, const char* key, const std::vector<double>& of, double first,
+                          double step) {
+    const size_t n = of.size();
+    char have[64];
+    std::snprintf(have, sizeof have, "%g to %g", of.front(), of.back());
+    throw ConfigError(file, key,
+                      std::string("its ") + axis + " are " + have + ", and those of the net's grid " +
+                          degrees_text(first, step, n),
+                      "give the net's grid as the data have it, or data on it (data.region, cdo remapbil)");
+  };
+  if (farthest(c.latitude, grid->north, -grid->row_step, 0) > kShare * grid->row_step)
+    refuse("latitudes", grid->turns ? "net.img_height" : "net.north", c.latitude, grid->north,
+           -grid->row_step);
+  const double west = grid->turns ? c.longitude.front() : grid->west;
+  if (farthest(c.longitude, west, grid->column_step, 360) > kShare * grid->column_step)
+    refuse("longitudes", grid->turns ? "net.img_width" : "net.west", c.longitude, west, grid->column_step);
 }
 
 }  // namespace isobar::engine

@@ -1,4 +1,4 @@
-// Names and normalisation of a data set's channels, as checkpoints store them.
+// Names and normalisation of a data set's channels, as checkpoints store them, and its places.
 //
 //   state.channels = channels_of_data(*train_set);
 #pragma once
@@ -12,5 +12,9 @@ inference::NetChannels channels_of_data(const data::Dataset& set);
 /// Throws ConfigError, which names `file`, unless the data have the net's channels in its order, in its
 /// units.
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);
+
+/// Throws ConfigError, which names `file`, if the data lie elsewhere than the grid of a net that computes
+/// distances or positions.
+void require_places(const NetSpec& net, const data::Dataset& set, const std::string& file);
 
 }  // namespace isobar::engine

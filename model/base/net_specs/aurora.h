@@ -42,6 +42,7 @@ struct AuroraSpec : Resolutions {
   int64_t upper_variables() const { return static_cast<int64_t>(atmos_vars.size()); }
   int64_t pressure_levels() const { return static_cast<int64_t>(levels.size()); }
   int64_t fields() const { return surface_fields() + upper_variables() * pressure_levels(); }  // of a step
+  std::optional<NetGrid> grid() const { return NetGrid{north, spacing, west, spacing}; }
   int64_t tokens() const { return latent_levels * patches(); }
   void add_rows(KeyRows& to);
   void check_lists(const SpecCheck& check) const;

@@ -21,6 +21,10 @@ struct GraphcastSpec : Images {
   int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }
   int64_t mesh_edges() const { return 20 * ((int64_t{1} << (2 * mesh_level + 2)) - 1); }  // of all levels
   int64_t mesh_to_grid_edges() const { return 3 * pixels(); }
+  std::optional<NetGrid> grid() const {
+    return NetGrid{90, 180.0 / static_cast<double>(img_height - 1), 0, 360.0 / static_cast<double>(img_width),
+                   true};
+  }
   int64_t tokens() const { return pixels(); }
   int64_t width() const { return latent_size; }
   int64_t heads() const { return 1; }

@@ -2,6 +2,7 @@
 // that differs hides them by a member of the same name, and has its rows and checks in net_specs/*.cpp.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "model/base/spec/key_row.h"
 
@@ -13,6 +14,12 @@ constexpr int64_t kMostSize = 1 << 17;
 constexpr Allowed kNetSize = from_to(1, kMostSize);
 constexpr Allowed kGridSpacing = within("[]", 1e-4, 90, "give the grid's step in degrees, e.g. 0.25");
 
+/// The grid that a net computes distances and positions on, in degrees.
+struct NetGrid {
+  double north, row_step, west, column_step;
+  bool turns = false;  // any longitude may be the first one: the globe is turned
+};
+
 struct NetAnswers {
   static constexpr bool kRollsOut = false;  // predicts on the grid that it reads: predictions can be fed back
   static constexpr bool kHasEdges = false;  // sends messages along the edges of a graph
@@ -23,6 +30,8 @@ struct NetAnswers {
   int64_t own_history() const { return 0; }
   /// Input channels that follow once after those of all time steps, because they never change.
   int64_t fixed_channels() const { return 0; }
+  /// Empty: the net takes its points as they come.
+  std::optional<NetGrid> grid() const { return std::nullopt; }
   void check_lists(const SpecCheck&) const {}  // of single keys, beyond their rows
   void check(const SpecCheck&) const {}        // of keys together
 };

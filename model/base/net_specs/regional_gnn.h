@@ -47,6 +47,7 @@ struct RegionalGnnSpec : Images {
   int64_t boundary_nodes() const { return boundary_columns() * downstream_box().rows; }
   int64_t intra_edges() const { return neighbors * downstream_box().points(); }
   int64_t boundary_edges() const { return boundary_neighbors * boundary_nodes(); }
+  std::optional<NetGrid> grid() const { return NetGrid{north, spacing, west, spacing}; }
   int64_t tokens() const { return downstream_box().points(); }
   int64_t width() const { return latent_size; }
   int64_t heads() const { return 1; }

@@ -100,6 +100,9 @@ class NetSpec {
   int64_t fixed_channels() const {
     return visit([](const auto& n) { return n.fixed_channels(); });
   }
+  std::optional<NetGrid> grid() const {
+    return visit([](const auto& n) { return n.grid(); });
+  }
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
   const WordsSpec* words() const;
   WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }
