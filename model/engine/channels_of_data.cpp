@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/data/fields/channels.h"
+#include "model/inference/channel_loss.h"
 
 namespace isobar::engine {
 namespace {
@@ -74,10 +75,42 @@ std::string degrees_text(double first, double step, size_t n) {
   return text;
 }
 
+/// Refuses a channel in the place of another that the net names; names that it does not know pass.
+void require_order(const RunSpec& spec, const data::Dataset& set, const std::string& file) {
+  const AuroraSpec& net = spec.net.aurora();
+  std::vector<std::string> step, inputs;
+  for (const inference::ChannelPlace& p : inference::places_of(spec, {})) step.push_back(p.name);
+  for (int64_t before = net.history - 1; before >= 0; --before)
+    for (const std::string& name : step) inputs.push_back(data::earlier(name, before));
+  inputs.insert(inputs.end(), net.static_vars.begin(), net.static_vars.end());
+  const auto check = [&](const std::vector<std::string>& want, const std::vector<std::string>& have) {
+    for (size_t c = 0; c < std::min(want.size(), have.size()); ++c)
+      if (have[c] != want[c] && std::find(want.begin(), want.end(), have[c]) != want.end())
+        throw ConfigError(
+            file, "data.variables",
+            "channel " + std::to_string(c) + " of these data is " + have[c] + ", and of the net " + want[c],
+            "name them in the order of net.surf_vars, then net.atmos_vars on net.levels, and "
+            "data.static_fields in that of net.static_vars");
+  };
+  check(inputs, set.channels().inputs);
+  check(step, set.channels().targets);
+}
+
+/// Aurora encodes the hours between a state and the next.
+void require_lead(const AuroraSpec& net, const data::Dataset& set, const std::string& file) {
+  const double hours = set.size() > 0 ? set.hours(0, 1) - set.hours(0, 0) : std::nan("");
+  if (std::isnan(hours) || std::abs(hours - net.lead_time) <= 0.01 * net.lead_time) return;
+  char text[96];
+  std::snprintf(text, sizeof text, "is %g hours, and data.dt of these data %g", net.lead_time, hours);
+  throw ConfigError(file, "net.lead_time", text, "set data.dt, or net.lead_time");
+}
+
 }  // namespace
 
-void require_places(const NetSpec& net, const data::Dataset& set, const std::string& file) {
-  const std::optional<NetGrid> grid = net.grid();
+void require_fit(const RunSpec& spec, const data::Dataset& set, const std::string& file) {
+  if (spec.net.kind() == AuroraSpec::kKind)
+    require_order(spec, set, file), require_lead(spec.net.aurora(), set, file);
+  const std::optional<NetGrid> grid = spec.net.grid();
   const data::Coordinates c = set.coordinates();
   if (!grid || c.latitude.empty() || c.longitude.empty()) return;
   constexpr double kShare = 0.25;  // of a step: written coordinates are rounded

@@ -13,8 +13,8 @@ inference::NetChannels channels_of_data(const data::Dataset& set);
 /// units.
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);
 
-/// Throws ConfigError, which names `file`, if the data lie elsewhere than the grid of a net that computes
-/// distances or positions.
-void require_places(const NetSpec& net, const data::Dataset& set, const std::string& file);
+/// Throws ConfigError, which names `file`, if a net computes distances, positions or hours and the data have
+/// others, or if it names its channels and they come in another order.
+void require_fit(const RunSpec& spec, const data::Dataset& set, const std::string& file);
 
 }  // namespace isobar::engine

@@ -107,11 +107,11 @@ RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const 
     train_loader_.emplace(*train_set_, std::move(options));
   }
   require_what_is_read(spec, plan, *train_set_, "data.train");
-  require_places(spec.net, *train_set_, spec.data.train);
+  require_fit(spec, *train_set_, spec.data.train);
   if (!spec.data.validates()) return;
   valid_set_ = data::open_dataset(spec.data, spec.data.valid, data::Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
-  require_places(spec.net, *valid_set_, spec.data.valid);
+  require_fit(spec, *valid_set_, spec.data.valid);
   if (!spec.data.train.empty() && !spec.data.valid.empty()) {
     require_channels(channels_of_data(*train_set_), *valid_set_, spec.data.valid);
     require_one_grid(spec, *train_set_, *valid_set_);

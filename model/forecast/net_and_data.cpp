@@ -47,7 +47,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   if (!own && data::needs_statistics(d, shape)) known = data::begin_statistics(d, shape)();
   n.set = data::open_dataset(d, d.valid, data::Split::valid, shape,
                              own || !known.mean.empty() ? &known : nullptr);
-  engine::require_places(n.state.spec.net, *n.set, d.valid.empty() ? d.train : d.valid);
+  engine::require_fit(n.state.spec, *n.set, d.valid.empty() ? d.train : d.valid);
   n.state.spec.train.latitudes = n.set->coordinates().latitude;
   if (own) {
     engine::require_channels(n.state.channels, *n.set, n.checkpoint.string());

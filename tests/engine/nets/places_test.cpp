@@ -11,6 +11,8 @@ namespace {
 
 struct PlacedFields {
   std::vector<double> latitude, longitude;
+  std::vector<std::string> names = {"a", "b", "c", "d", "e", "f"};
+  double hours = 6;
 };
 
 std::vector<double> steps_from(double first, double step, size_t n) {
@@ -19,7 +21,7 @@ std::vector<double> steps_from(double first, double step, size_t n) {
   return out;
 }
 
-/// Six fields of noise at 12 times
+/// Fields of noise at 12 times
 void write_placed(const std::string& path, const PlacedFields& at) {
   int nc = -1, dims[3], v = -1;
   ASSERT_EQ(nc_create(path.c_str(), NC_NETCDF4 | NC_CLOBBER, &nc), NC_NOERR);
@@ -29,15 +31,15 @@ void write_placed(const std::string& path, const PlacedFields& at) {
     EXPECT_EQ(nc_put_att_text(nc, v, "units", std::strlen(units), units), NC_NOERR);
     EXPECT_EQ(nc_put_var_double(nc, v, values.data()), NC_NOERR);
   };
-  axis(0, "time", "hours since 2001-01-01", steps_from(0, 6, 12));
+  axis(0, "time", "hours since 2001-01-01", steps_from(0, at.hours, 12));
   axis(1, "latitude", "degrees_north", at.latitude);
   axis(2, "longitude", "degrees_east", at.longitude);
   std::mt19937_64 random(7);
   std::normal_distribution<float> normal;
-  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+  for (const std::string& name : at.names) {
     std::vector<float> values(12 * at.latitude.size() * at.longitude.size());
     for (float& x : values) x = normal(random);
-    ASSERT_EQ(nc_def_var(nc, name, NC_FLOAT, 3, dims, &v), NC_NOERR);
+    ASSERT_EQ(nc_def_var(nc, name.c_str(), NC_FLOAT, 3, dims, &v), NC_NOERR);
     ASSERT_EQ(nc_put_var_float(nc, v, values.data()), NC_NOERR);
   }
   ASSERT_EQ(nc_close(nc), NC_NOERR);
@@ -48,11 +50,14 @@ class Places : public testing::Test {
   Ended train(const std::string& net, const PlacedFields& at) {
     const std::string data = dir_ / ("fields" + std::to_string(runs_) + ".nc");
     write_placed(data, at);
-    return Child({command(), "train", source_dir() + "/configs/models/" + net + ".yaml", "--set",
-                  "data.train=" + data, "--set", "data.targets=[a,b]", "--set", "train.global_batch=2",
-                  "--set", "train.steps=1", "--set", "run.threads=1", "--set",
-                  "run.out=" + (dir_ / ("run" + std::to_string(runs_++)))})
-        .wait();
+    Words words = {command(), "train", source_dir() + "/configs/models/" + net + ".yaml"};
+    Words set = {"data.train=" + data, "train.global_batch=2", "train.steps=1", "run.threads=1",
+                 "run.out=" + (dir_ / ("run" + std::to_string(runs_++)))};
+    const Words own = net == "aurora-tiny" ? Words{"net.static_vars=[]", "net.in_channels=16"}
+                                           : Words{"data.targets=[a,b]"};
+    set.insert(set.end(), own.begin(), own.end());
+    for (const std::string& one : set) words.insert(words.end(), {"--set", one});
+    return Child(words).wait();
   }
   void refused(const std::string& net, const PlacedFields& at, const std::string& says) {
     const Ended e = train(net, at);
@@ -83,6 +88,25 @@ TEST_F(Places, OfAGraphcastAreTheGlobeFromPoleToPole) {
   refused(net, {steps_from(75, -25, 7), steps_from(0, 30, 12)}, "latitudes are 75 to -75");
   refused(net, {steps_from(90, -30, 7), steps_from(0, 20, 12)}, "longitudes are 0 to 220");
   refused(net, {steps_from(90, -30, 7), steps_from(330, -30, 12)}, "longitudes are 330 to 0");
+}
+
+TEST_F(Places, HoursAndChannelsOfAnAuroraAreThoseOfTheNet) {
+  const std::string net = "aurora-tiny";  // 60 to 53.5 N, 10 to 18.5 E, 6 hours ahead
+  PlacedFields at{steps_from(60, -0.5, 14),
+                  steps_from(10, 0.5, 18),
+                  {"2t", "msl", "t100", "t500", "t850", "u100", "u500", "u850"}};
+  taken(net, at);
+  PlacedFields other = at;
+  other.hours = 1;
+  refused(net, other, "'net.lead_time': is 6 hours, and data.dt of these data 1");
+  other = at;
+  std::swap(other.names[2], other.names[4]);
+  refused(net, other, "channel 2 of these data is t850[-1], and of the net t100[-1]");
+  other = at;
+  other.names[0] = "t2m", other.names[1] = "sp";  // names that the net does not know
+  taken(net, other);
+  other.latitude = steps_from(50, -0.5, 14);
+  refused(net, other, "latitudes are 50 to 43.5");
 }
 
 }  // namespace
