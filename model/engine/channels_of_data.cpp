@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "model/data/fields/channels.h"
 #include "model/inference/channel_loss.h"
 
@@ -33,6 +33,10 @@ inference::NetChannels channels_of_data(const data::Dataset& set) {
                                   with_statistics(names.targets, at.units, set.target_statistics())};
   if (set.shape().classes > 0) channels.targets.at(0).classes = set.class_names();
   return channels;
+}
+
+double hours_ahead(const data::Dataset& set) {
+  return set.size() > 0 ? set.hours(0, 1) - set.hours(0, 0) : std::nan("");
 }
 
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file) {
@@ -69,12 +73,6 @@ double farthest(const std::vector<double>& axis, double first, double step, doub
   return most;
 }
 
-std::string degrees_text(double first, double step, size_t n) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%g to %g", first, first + step * static_cast<double>(n - 1));
-  return text;
-}
-
 /// Refuses a channel in the place of another that the net names; names that it does not know pass.
 void require_order(const RunSpec& spec, const data::Dataset& set, const std::string& file) {
   const AuroraSpec& net = spec.net.aurora();
@@ -98,11 +96,11 @@ void require_order(const RunSpec& spec, const data::Dataset& set, const std::str
 
 /// Aurora encodes the hours between a state and the next.
 void require_lead(const AuroraSpec& net, const data::Dataset& set, const std::string& file) {
-  const double hours = set.size() > 0 ? set.hours(0, 1) - set.hours(0, 0) : std::nan("");
+  const double hours = hours_ahead(set);
   if (std::isnan(hours) || std::abs(hours - net.lead_time) <= 0.01 * net.lead_time) return;
-  char text[96];
-  std::snprintf(text, sizeof text, "is %g hours, and data.dt of these data %g", net.lead_time, hours);
-  throw ConfigError(file, "net.lead_time", text, "set data.dt, or net.lead_time");
+  throw ConfigError(file, "net.lead_time",
+                    printed("is %g hours, and data.dt of these data %g", net.lead_time, hours),
+                    "set data.dt, or net.lead_time");
 }
 
 }  // namespace
@@ -116,12 +114,9 @@ void require_fit(const RunSpec& spec, const data::Dataset& set, const std::strin
   constexpr double kShare = 0.25;  // of a step: written coordinates are rounded
   const auto refuse = [&](const char* axis, const char* key, const std::vector<double>& of, double first,
                           double step) {
-    const size_t n = of.size();
-    char have[64];
-    std::snprintf(have, sizeof have, "%g to %g", of.front(), of.back());
     throw ConfigError(file, key,
-                      std::string("its ") + axis + " are " + have + ", and those of the net's grid " +
-                          degrees_text(first, step, n),
+                      printed("its %s are %g to %g, and those of the net's grid %g to %g", axis, of.front(),
+                              of.back(), first, first + step * static_cast<double>(of.size() - 1)),
                       "give the net's grid as the data have it, or data on it (data.region, cdo remapbil)");
   };
   if (farthest(c.latitude, grid->north, -grid->row_step, 0) > kShare * grid->row_step)

@@ -9,6 +9,9 @@ namespace isobar::engine {
 
 inference::NetChannels channels_of_data(const data::Dataset& set);
 
+/// Hours from a sample's newest input to its first target; NaN where files do not say
+double hours_ahead(const data::Dataset& set);
+
 /// Throws ConfigError, which names `file`, unless the data have the net's channels in its order, in its
 /// units.
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);

@@ -79,5 +79,21 @@ TEST_F(ValidationChannels, LieOnTheGridOfTraining) {
   EXPECT_EQ(train("turned.nc").code, 0);
 }
 
+TEST_F(ValidationChannels, AreAsFarAheadAsInTraining) {
+  convert("later.nc", {"t2m", "u10"});  // steps of 6 hours, as in train.nc
+  int nc = -1, v = -1;
+  double hours[12];
+  ASSERT_EQ(nc_open((dir_ / "later.nc").c_str(), NC_WRITE, &nc), NC_NOERR);
+  ASSERT_EQ(nc_inq_varid(nc, "time", &v), NC_NOERR);
+  ASSERT_EQ(nc_get_var_double(nc, v, hours), NC_NOERR);
+  const double sixth = (hours[1] - hours[0]) / 6;
+  for (int t = 1; t < 12; ++t) hours[t] = hours[0] + t * sixth;
+  ASSERT_EQ(nc_put_var_double(nc, v, hours), NC_NOERR);
+  ASSERT_EQ(nc_close(nc), NC_NOERR);
+  const Ended e = train("later.nc");
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find("data.dt is 1 hours there, and 6 in"), std::string::npos) << e.text;
+}
+
 }  // namespace
 }  // namespace isobar

@@ -275,7 +275,7 @@ std::vector<TimeSegment> segments_of(const FieldFiles& files) {
       const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
       std::nth_element(sorted.begin(), middle, sorted.end());
       for (size_t i = 0; i < gaps.size(); ++i) {
-        if (gaps[i] <= 1.5 * *middle) continue;
+        if (gaps[i] <= 1.5 * *middle && 1.5 * gaps[i] >= *middle) continue;
         out.push_back({file.get(), first, static_cast<int64_t>(i) + 1 - first});
         first = static_cast<int64_t>(i) + 1;
       }

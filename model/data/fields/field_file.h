@@ -148,8 +148,8 @@ struct TimeSegment {
   int64_t first, steps;
 };
 
-/// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step, and
-/// between all steps where the distance between them is unknown.
+/// All segments, in order. A file is cut where a step of its time axis is another than the usual one, by more
+/// than half of the shorter, and between all steps where the distance between them is unknown.
 std::vector<TimeSegment> segments_of(const FieldFiles& files);
 
 /// The first `fraction` of all steps for training, or the rest for validation.

@@ -272,6 +272,11 @@ TEST(Netcdf, PairsDoNotCrossGapsInTime) {
   o.times = {0, 31, 59, 90, 120, 151, 181, 212};  // months in days: uneven, yet no gap
   write_netcdf(dir / "a.nc", o, {numbered(o)});
   EXPECT_EQ(pairs_of(d, data::Split::train, dir).size(), 6u);
+  d.dt = 1;
+  o.times = {0, 6, 12, 18, 19, 20, 26, 32};  // two steps of an hour among those of six
+  write_netcdf(dir / "a.nc", o, {numbered(o)});
+  EXPECT_EQ(pairs_of(d, data::Split::train, dir),
+            (std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {5, 6}, {6, 7}}));
 }
 
 TEST(Netcdf, StatisticsComeFromTheTrainingPartAlone) {
