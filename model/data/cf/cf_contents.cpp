@@ -8,6 +8,17 @@
 
 namespace isobar::data {
 
+std::set<std::string> named_by_others(const CfFile& file) {
+  std::set<std::string> names;
+  for (const CfVariable& v : file.variables())
+    for (const char* attribute :
+         {"coordinates", "ancillary_variables", "bounds", "climatology", "grid_mapping"}) {
+      std::istringstream words(v.numeric ? file.text(v, attribute) : "");
+      for (std::string name; words >> name;) names.insert(name);
+    }
+  return names;
+}
+
 namespace {
 
 std::string dims_text(const CfFile& file, const CfVariable& v) {
@@ -24,17 +35,6 @@ std::string group_text(const CfGroup& g) {
       g.variables.begin(), g.variables.begin() + static_cast<int64_t>(std::min(kMost, g.variables.size())));
   if (names.size() < g.variables.size()) names.emplace_back("...");
   return "group '" + g.name + "'" + (names.empty() ? "" : " (" + listed(names) + ")");
-}
-
-/// Variables that others name in their attributes as coordinates, bounds or grid mappings
-std::set<std::string> named_by_others(const CfFile& file) {
-  std::set<std::string> names;
-  for (const CfVariable& v : file.variables())
-    for (const char* attribute : {"coordinates", "bounds", "climatology", "grid_mapping"}) {
-      std::istringstream words(v.numeric ? file.text(v, attribute) : "");
-      for (std::string name; words >> name;) names.insert(name);
-    }
-  return names;
 }
 
 bool is_coordinate(const CfFile& file, const CfVariable& v) {
@@ -148,12 +148,14 @@ std::vector<std::string> left_out(const CfFile& file) {
   const std::set<std::string> named = named_by_others(file);
   std::vector<std::string> out;
   for (const CfVariable& v : file.variables()) {
-    if (named.contains(v.name)) continue;
+    const bool field = is_field(file, v, places_of(file, v));
+    if (field && named.contains(v.name)) out.push_back("'" + v.name + "' is named by others as theirs");
+    if (field || named.contains(v.name)) continue;
     if (!v.numeric) {
       if (!v.type.empty()) out.push_back("'" + v.name + "' holds " + v.type);
       continue;
     }
-    if (v.dims.empty() || is_coordinate(file, v) || is_field(file, v, places_of(file, v))) continue;
+    if (v.dims.empty() || is_coordinate(file, v)) continue;
     out.push_back("'" + v.name + "' lies along " + dims_text(file, v));
   }
   for (const CfGroup& g : file.groups()) out.push_back(group_text(g));

@@ -11,6 +11,9 @@ namespace isobar::data {
 
 bool is_field(const CfFile& file, const CfVariable& v, const CfPlaces& at);
 
+/// Variables that others name in their attributes as coordinates, quality flags, bounds or grid mappings
+std::set<std::string> named_by_others(const CfFile& file);
+
 /// The error for an archive without a field on time, latitude and longitude. `at`: its path.
 ArrayError why_no_field(const CfFile& file, const std::string& at);
 

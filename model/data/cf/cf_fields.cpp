@@ -137,9 +137,10 @@ void CfFields::choose(const NamedFields& wanted) {
   };
 
   if (wanted.names.empty()) {
+    const std::set<std::string> named = named_by_others(*file_);
     for (const CfVariable& m : file_->variables()) {
       Variable v{.meta = m};
-      if (place_axes(v)) add(m, "");
+      if (!named.contains(m.name) && place_axes(v)) add(m, "");
     }
     if (variables_.empty()) throw why_no_field(*file_, info_.path);
   }

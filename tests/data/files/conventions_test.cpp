@@ -236,6 +236,25 @@ TEST(Conventions, TheSignOfBitsIsThatOfTheAttribute) {
   }
 }
 
+TEST(Conventions, WhatDescribesAFieldIsNoneUnlessItIsNamed) {
+  const TempDir dir;
+  const std::vector<std::string> along = {"time", "lat", "lon"};
+  write_plain(
+      dir / "a.nc", {{"time", 4}, {"lat", 3}, {"lon", 4}},
+      {kPlainRows,
+       kPlainColumns,
+       {"time", {"time"}, {0, 6, 12, 18}, {{"units", kHoursSince2000}}},
+       {"flags", along, plain_values(48)},
+       {"height", along, plain_values(48)},
+       {"t", along, plain_values(48), {{"ancillary_variables", "flags"}, {"coordinates", "height"}}}});
+  const auto files = data::open_fields(dir / "a.nc", "data.train", {});
+  EXPECT_EQ(files.at(0)->info().channels, std::vector<std::string>{"t"});
+  EXPECT_EQ(files[0]->info().left_out, (std::vector<std::string>{"'flags' is named by others as theirs",
+                                                                 "'height' is named by others as theirs"}));
+  const auto named = data::open_fields(dir / "a.nc", "data.train", {"t", "height"});
+  EXPECT_EQ(named.at(0)->info().channels, (std::vector<std::string>{"t", "height"}));
+}
+
 /// Two files of a folder, the second a day later, and changed by `change`
 class FolderOfTwo : public testing::Test {
  protected:
