@@ -120,7 +120,7 @@ const StoredTensor& stored(const SafetensorsReader& file, const std::string& nam
   const auto at = file.tensors().find(name);
   if (at == file.tensors().end())
     throw ConfigError(file.path().string(), name, "is missing from the checkpoint",
-                      "use one of the same net");
+                      "use one of the same net; weights under another program's names: isobar import");
   if (at->second.shape != p.shape)
     throw ConfigError(file.path().string(), name, "has another shape than the net",
                       "use a checkpoint of the same net");

@@ -100,6 +100,11 @@ TEST(FirstWeights, AWeightThatTheNetLacksIsRefused) {
   }
 }
 
+TEST(FirstWeights, OfOtherProgramsAreToldToBeImported) {
+  says(refusal_from(source_dir() + "/tests/fixtures/transformers/gpt2/model.safetensors"),
+       {"model.safetensors", "layers.0.", "isobar import"});
+}
+
 TEST(FirstWeights, TensorsThatOverlapAreRefused) {
   says(refusal_from(case_file("weights_overlap.safetensors")),
        {"weights_overlap.safetensors", "layers.0.bias", "layers.1.bias", "they overlap"});
