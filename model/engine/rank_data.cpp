@@ -127,6 +127,23 @@ RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const 
     valid_loader_.emplace(*valid_set_, data::LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
 }
 
+std::string RankData::compare_with(const inference::NetChannels& net, const std::string& checkpoint) const {
+  if (!net.known() || spec_.data.train.empty()) return "";
+  require_channels(net, *train_set_, checkpoint);
+  constexpr float kShare = 0.01f;  // of a deviation: archives grow
+  const inference::NetChannels now = net_channels();
+  for (size_t c = 0; c < net.targets.size(); ++c) {
+    const inference::NetChannel &was = net.targets[c], &is = now.targets[c];
+    const float most = kShare * was.std;
+    if (std::abs(is.mean - was.mean) <= most && std::abs(is.std - was.std) <= most) continue;
+    return printed(
+        "data       %s has mean %g and deviation %g, and the checkpoint's had %g and %g: other data?",
+        is.name.c_str(), static_cast<double>(is.mean), static_cast<double>(is.std),
+        static_cast<double>(was.mean), static_cast<double>(was.std));
+  }
+  return "";
+}
+
 data::ReplaySchedule RankData::replay_schedule() const {
   return {spec_, *train_set_, replica_ * spec_.micro_batch(), spec_.micro_batch()};
 }

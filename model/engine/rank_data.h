@@ -29,6 +29,9 @@ class RankData {
   int64_t training_samples() const { return train_set_->size(); }
   data::ChannelNames channels() const { return train_set_->channels(); }
   inference::NetChannels net_channels() const { return channels_of_data(*train_set_); }
+  /// Refuses a resume whose data have other channels than the checkpoint's net. Returns a remark if their
+  /// means or deviations differ, or "".
+  std::string compare_with(const inference::NetChannels& net, const std::string& checkpoint) const;
   /// Latitudes of the rows of fields, degrees north; {}: unknown
   std::vector<double> latitudes() const { return train_set_->coordinates().latitude; }
   data::LeftOut left_out() const { return train_set_->left_out(); }

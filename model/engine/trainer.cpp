@@ -216,6 +216,9 @@ void Trainer::open_data() {
   const data::Statistics known = statistics_of_data(run_);
   run_.starting.stage("opening the data");
   data_.emplace(run_.spec, plan_, run_.mpi.rank(), known.mean.empty() ? nullptr : &known);
+  if (!run_.resume) return;
+  const std::string remark = data_->compare_with(run_.resume->state.channels, run_.resume->from.string());
+  if (!remark.empty()) run_.say(remark);
 }
 
 void Trainer::weigh_loss() {

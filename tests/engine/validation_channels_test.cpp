@@ -22,6 +22,24 @@ class ValidationChannels : public testing::Test {
                         .wait();
     ASSERT_EQ(e.code, 0) << e.text;
   }
+  /// As train(), resumed with other training data
+  Ended resumed(const std::string& data, int64_t steps, const std::string& from) const {
+    Words words = {"--resume", from};
+    if (from.empty()) words.clear();
+    return train_command({"net.img_height=32", "net.img_width=64", "net.in_channels=2", "net.out_channels=2",
+                          "train.global_batch=4", "train.steps=" + std::to_string(steps),
+                          "train.checkpoint_every=1", "run.threads=1", "data.train=" + (dir_ / data),
+                          "data.valid=" + (dir_ / data), "run.out=" + (dir_ / ("run-" + data))},
+                         words);
+  }
+  void change(const std::string& file, const std::function<void(int nc, int v)>& to) const {
+    int nc = -1, v = -1;
+    ASSERT_EQ(nc_open((dir_ / file).c_str(), NC_WRITE, &nc), NC_NOERR);
+    ASSERT_EQ(nc_redef(nc), NC_NOERR);
+    ASSERT_EQ(nc_inq_varid(nc, "t2m", &v), NC_NOERR);
+    to(nc, v);
+    ASSERT_EQ(nc_close(nc), NC_NOERR);
+  }
   Ended train(const std::string& valid) const {
     return train_command({"net.img_height=32", "net.img_width=64", "net.in_channels=2", "net.out_channels=2",
                           "train.global_batch=4", "train.steps=1", "train.valid_every=1", "run.threads=1",
@@ -93,6 +111,29 @@ TEST_F(ValidationChannels, AreAsFarAheadAsInTraining) {
   const Ended e = train("later.nc");
   EXPECT_EQ(e.code, 2) << e.text;
   EXPECT_NE(e.text.find("data.dt is 1 hours there, and 6 in"), std::string::npos) << e.text;
+}
+
+TEST_F(ValidationChannels, OfAResumeAreThoseOfTheCheckpoint) {
+  ASSERT_EQ(resumed("train.nc", 1, "").code, 0);
+  for (const char* file : {"moved.nc", "celsius.nc", "warmer.nc"}) convert(file, {"t2m", "u10"});
+  const std::string from = dir_ / "run-train.nc";
+  const Ended moved = resumed("moved.nc", 2, from);
+  EXPECT_EQ(moved.code, 0) << moved.text;
+  EXPECT_EQ(moved.text.find("other data?"), std::string::npos) << moved.text;
+  change("celsius.nc", [](int nc, int v) { nc_put_att_text(nc, v, "units", 4, "degC"); });
+  const Ended celsius = resumed("celsius.nc", 2, from);
+  EXPECT_EQ(celsius.code, 2) << celsius.text;
+  EXPECT_NE(celsius.text.find("t2m in 'degC', and of the net in 'K'"), std::string::npos) << celsius.text;
+  change("warmer.nc", [](int nc, int v) {
+    std::vector<float> values(12 * 32 * 64);
+    nc_enddef(nc);
+    ASSERT_EQ(nc_get_var_float(nc, v, values.data()), NC_NOERR);
+    for (float& x : values) x += 40;
+    ASSERT_EQ(nc_put_var_float(nc, v, values.data()), NC_NOERR);
+  });
+  const Ended warmer = resumed("warmer.nc", 2, from);
+  EXPECT_EQ(warmer.code, 0) << warmer.text;
+  EXPECT_NE(warmer.text.find("t2m has mean"), std::string::npos) << warmer.text;
 }
 
 }  // namespace
