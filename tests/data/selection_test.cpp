@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "model/data/cf/dates.h"
@@ -11,6 +12,7 @@
 #include "model/data/fields/field_file.h"
 #include "model/data/fields/forcings.h"
 #include "model/data/statistics/stats.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
@@ -130,6 +132,9 @@ TEST(Selection, FilesOfADirectoryAreOneSeriesInTime) {
   const data::FieldFiles files = data::open_fields(dir / "days", "data.train", {});
   const std::vector<data::TimeSegment> all = data::segments_of(files);
   ASSERT_EQ(all.size(), 1u);
+  const nlohmann::json shown = data::inspect(dir / "days");
+  EXPECT_EQ(shown["files"], 5);
+  EXPECT_EQ(shown["format"], "netCDF-4");
   EXPECT_EQ(all[0].steps, 5);
   for (int64_t t = 0; t < 5; ++t)
     EXPECT_EQ(read(*all[0].file, t)[7], value(0, 0, static_cast<double>(6 * t), 0, 7)) << t;

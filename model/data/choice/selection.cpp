@@ -60,7 +60,8 @@ SelectedFields::SelectedFields(std::vector<Series> parts, const std::string& pat
     : parts_(std::move(parts)), choice_(choice) {
   info_.path = path;
   info_.key = key;
-  info_.format = parts_.size() == 1 ? first().format + ", chosen" : "several files, joined";
+  info_.format =
+      parts_.size() == 1 ? first().format + (choice_.takes_all() ? "" : ", chosen") : "several files, joined";
   require_one_grid();
   grid_ = choose_grid(first(), choice_);
   info_.latitude = grid_.latitude, info_.longitude = grid_.longitude;

@@ -80,7 +80,7 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   const bool hdf5 = first.format.starts_with("HDF5");
   json j{{"path", showable(path)},
          {"format", first.format},
-         {"files", files.size()},
+         {"files", field_paths(path, "").size()},
          {"channels", first.shape.channels},
          {"height", first.shape.height},
          {"width", first.shape.width},
@@ -176,7 +176,7 @@ std::string inspect_text(const json& j) {
     when += "; not understood: " + j["time_unread"].get<std::string>() + ", so that no pairs are made";
   else if (!j.contains("first_time"))
     when += ", without times: taken as equally spaced";
-  else if (j["segments"] > j["files"])
+  else if (j["segments"] > j["steps_per_file"].size())
     when += ", with gaps";
   line("time", when);
   line("samples", count("samples") + " (" + count("pairs") + " different pairs) at dt = " + count("dt"));
