@@ -138,9 +138,14 @@ TEST(Selection, FilesOfADirectoryAreOneSeriesInTime) {
   EXPECT_EQ(all[0].steps, 5);
   for (int64_t t = 0; t < 5; ++t)
     EXPECT_EQ(read(*all[0].file, t)[7], value(0, 0, static_cast<double>(6 * t), 0, 7)) << t;
+  make({.path = dir / "days/0-last.nc", .hours = hours(2, 6, 30), .single = {"t2m"}});  // the second by name
+  const data::FieldFiles more = data::open_fields(dir / "days", "data.train", {});
+  ASSERT_EQ(more.at(0)->info().steps, 7);
+  for (int64_t t = 0; t < 7; ++t)
+    EXPECT_EQ(read(*more[0], t)[7], value(0, 0, static_cast<double>(6 * t), 0, 7)) << t;
   make({.path = dir / "days/5.nc", .hours = hours(1, 6, 18), .single = {"t2m"}});
   expect_config_error([&] { data::open_fields(dir / "days", "data.train", {}); },
-                      {"days/5.nc", "begins at 2019-03-01T18:00Z", "follow each other"});
+                      {"days/5.nc", "begins at 2019-03-01T18:00Z", "drop the steps"});
 }
 
 TEST(Selection, RegionsMayLieOverTheLineWhereLongitudesBegin) {

@@ -70,8 +70,19 @@ Calendar calendar_of_files(const std::vector<Series>& parts, const std::string& 
   return first && one ? *calendar_of(first->calendar) : Calendar::proleptic_gregorian;
 }
 
+/// Names sort otherwise than times do: apr.nc comes before jan.nc.
+void sort_by_time(FieldFiles& files) {
+  const auto begin = [](const auto& file) {
+    const FieldInfo& info = file->info();
+    return *seconds_of(info.times[0], info.time_units, info.calendar);
+  };
+  std::stable_sort(files.begin(), files.end(),
+                   [&](const auto& a, const auto& b) { return begin(a) < begin(b); });
+}
+
 void fill(Series& s, const FieldChoice& c, const std::string& key, const Period& period, Calendar calendar) {
   const auto iso_of = [calendar](double seconds) { return isobar::data::iso_of(seconds, calendar); };
+  sort_by_time(s.files);
   for (const auto& file : s.files) {
     const FieldInfo& info = file->info();
     require_real_days(info, c);
@@ -82,7 +93,7 @@ void fill(Series& s, const FieldChoice& c, const std::string& key, const Period&
         throw ConfigError(info.path, key,
                           "begins at " + iso_of(at) + ", and " + s.steps.back().file->info().path +
                               " before it ends at " + iso_of(s.steps.back().seconds),
-                          "name the files so that they follow each other, and drop doubled steps");
+                          "drop the steps that both have, or one of the files");
       const double step_s = c.time_step * 3600;
       const bool on_step = step_s <= 0 || std::abs(std::remainder(at, step_s)) < 1;
       if (at >= period.first && at <= period.last && on_step) s.steps.push_back({file.get(), t, at});
