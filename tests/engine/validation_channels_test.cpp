@@ -136,5 +136,24 @@ TEST_F(ValidationChannels, OfAResumeAreThoseOfTheCheckpoint) {
   EXPECT_NE(warmer.text.find("t2m has mean"), std::string::npos) << warmer.text;
 }
 
+TEST_F(ValidationChannels, OfATableOfPointsAreInTheUnitsOfTraining) {
+  convert("same.nc", {"t2m", "u10"}), convert("other.nc", {"t2m", "u10"});
+  change("other.nc", [](int nc, int v) { nc_put_att_text(nc, v, "units", 4, "degC"); });
+  const auto points = [&](const std::string& valid) {
+    Words words = {command(), "train", source_dir() + "/configs/models/mlp-emulator.yaml"};
+    for (const std::string& set :
+         Words{"data.train=" + (dir_ / "train.nc"), "data.valid=" + (dir_ / valid), "data.inputs=[t2m]",
+               "data.targets=[u10]", "net.in_features=1", "net.out_features=1", "train.steps=1",
+               "train.valid_every=1", "run.threads=1", "run.out=" + (dir_ / ("points-" + valid))})
+      words.insert(words.end(), {"--set", set});
+    return Child(words).wait();
+  };
+  const Ended same = points("same.nc");
+  EXPECT_EQ(same.code, 0) << same.text;
+  const Ended other = points("other.nc");
+  EXPECT_EQ(other.code, 2) << other.text;
+  EXPECT_NE(other.text.find("t2m in 'degC', and of the net in 'K'"), std::string::npos) << other.text;
+}
+
 }  // namespace
 }  // namespace isobar

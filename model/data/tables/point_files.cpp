@@ -177,4 +177,10 @@ CfTimes PointFiles::times() const {
   return {};
 }
 
+std::vector<std::string> PointFiles::units() const {
+  std::vector<std::string> out;
+  for (const Column& c : columns_) out.push_back(sources_[c.source].file->text(c.variable, "units"));
+  return out;
+}
+
 }  // namespace isobar::data

@@ -28,6 +28,8 @@ class PointFiles {
   void read(int64_t step, std::vector<std::vector<double>>& planes) const;
   CfPoints coordinates() const;  // [points]; {}: no file has them
   CfTimes times() const;         // [steps]
+  /// Units of each column; "" if the file has none
+  std::vector<std::string> units() const;
 
  private:
   struct Source {

@@ -191,4 +191,11 @@ TablePoints points_of_table(const std::string& path, const std::string& key,
           t.units,        t.calendar};
 }
 
+std::vector<std::string> units_of_table(const std::string& path, const std::string& key,
+                                        const std::vector<std::string>& columns) {
+  const std::vector<std::string> names = files_of_table(path);
+  if (names.empty() || !std::all_of(names.begin(), names.end(), is_netcdf)) return {};
+  return PointFiles(names, key, columns).units();
+}
+
 }  // namespace isobar::data

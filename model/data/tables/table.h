@@ -49,4 +49,8 @@ struct TablePoints {                               // of netCDF files
 TablePoints points_of_table(const std::string& path, const std::string& key,
                             const std::vector<std::string>& columns);
 
+/// Units of the columns; {}: files of this format have none. Throws ConfigError.
+std::vector<std::string> units_of_table(const std::string& path, const std::string& key,
+                                        const std::vector<std::string>& columns);
+
 }  // namespace isobar::data

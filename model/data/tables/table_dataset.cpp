@@ -39,6 +39,7 @@ class TableDataset : public Dataset {
         rows_(rows),
         statistics_(usable(std::move(statistics), &flat_)),
         names_(std::move(names)),
+        units_(units_of_table(path_, "data", columns())),
         shape_(shape),
         class_names_(std::move(class_names)) {}
   int64_t size() const override { return rows_; }
@@ -46,11 +47,14 @@ class TableDataset : public Dataset {
   ChannelNames channels() const override { return names_; }
   LeftOut left_out() const override { return table_->left_out(); }
   std::vector<std::string> class_names() const override { return class_names_; }
+  Coordinates coordinates() const override {
+    if (units_.empty()) return {};
+    const auto inputs = units_.begin() + static_cast<std::ptrdiff_t>(names_.inputs.size());
+    return {.units = {inputs, units_.end()}, .input_units = {units_.begin(), inputs}};
+  }
   Coordinates places() const override {
-    std::vector<std::string> columns = names_.inputs;
-    columns.insert(columns.end(), names_.targets.begin(), names_.targets.end());
-    const TablePoints of = points_of_table(path_, "data", columns);
-    Coordinates at;
+    const TablePoints of = points_of_table(path_, "data", columns());
+    Coordinates at = coordinates();
     if (!of.times.empty()) at.time_units = of.time_units, at.calendar = of.calendar;
     for (int64_t i = 0; i < rows_ && of.points > 0; ++i) {
       const int64_t place = table_->place(first_ + i);
@@ -91,12 +95,18 @@ class TableDataset : public Dataset {
   }
 
  private:
+  std::vector<std::string> columns() const {
+    std::vector<std::string> all = names_.inputs;
+    all.insert(all.end(), names_.targets.begin(), names_.targets.end());
+    return all;
+  }
   std::shared_ptr<const MappedTable> table_;
   std::string path_;
   int64_t first_, rows_;
   std::vector<size_t> flat_;  // columns
   Statistics statistics_;
   ChannelNames names_;
+  std::vector<std::string> units_;  // of columns(); {}: unknown
   SampleShape shape_;
   std::vector<std::string> class_names_;
 };
