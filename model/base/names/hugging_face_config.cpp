@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
@@ -62,27 +63,18 @@ struct Config {
   static bool is_off(const json& value) {
     return value.is_null() || value == json(false) || value == json(0) || value == json("") || value.empty();
   }
-  // Names of files, tokens, programs, first values and storage
+  // Names of files, tokens, programs, first values and storage, and how texts are generated
   static bool is_of_no_net(const std::string& key) {
-    constexpr const char* kKeys[] = {"architectures",
-                                     "auto_map",
-                                     "dtype",
-                                     "ep_size",
-                                     "id2label",
-                                     "label2id",
-                                     "n_ctx",
-                                     "output_past",
-                                     "initializer_range",
-                                     "torch_dtype",
-                                     "return_dict",
-                                     "quantization_config",
-                                     "use_cache",
-                                     "pretraining_tp",
-                                     "task_specific_params",
-                                     "tokenizer_class",
-                                     "transformers_version"};
-    return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys) || key.starts_with("_") ||
-           key.starts_with("summary_") || key.starts_with("unsloth_") || key.ends_with("_token_id");
+    constexpr std::string_view kKeys =
+        " architectures attn_implementation auto_map dtype ep_size id2label initializer_range label2id"
+        " max_sequence_length n_ctx output_past pretraining_tp quantization_config return_dict"
+        " task_specific_params tokenizer_class torch_dtype transformers_version use_cache "
+        " bad_words_ids diversity_penalty do_sample early_stopping length_penalty max_length max_new_tokens"
+        " min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences"
+        " repetition_penalty temperature top_k top_p typical_p ";
+    return kKeys.find(" " + key + " ") != std::string_view::npos || key.starts_with("_") ||
+           key.starts_with("summary_") || key.starts_with("unsloth_") || key.ends_with("_token_id") ||
+           key.ends_with("_token");
   }
   // The command that predicts a net which ours are not
   std::string recording() const {
