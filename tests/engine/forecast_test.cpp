@@ -282,7 +282,7 @@ TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
     EXPECT_NE(e.text.find(says), std::string::npos) << e.text;
     EXPECT_EQ(std::count(e.text.begin(), e.text.end(), '\n'), 1) << e.text;
   };
-  refused({dir / "nowhere", "-o", dir / "a.nc"}, "holds no checkpoint");
+  refused({dir / "nowhere", "-o", dir / "a.nc"}, "holds no checkpoint: there is no such");
   const Ended noise = train_command(
       {"train.steps=1", "train.checkpoint_every=1", "run.threads=1", "run.out=" + (dir / "noise")});
   ASSERT_EQ(noise.code, 0) << noise.text;

@@ -157,6 +157,9 @@ fs::path find_checkpoint(const fs::path& dir, const std::string& option) {
   std::error_code none;
   if (step_named(dir) >= 0 && fs::is_directory(dir, none) && in_a_run(dir))
     throw advised(damaged(dir / "state.json", "", "is missing"), dir);
+  if (!fs::exists(dir, none))
+    throw ConfigError(dir.string(), option, "holds no checkpoint: there is no such file or directory",
+                      "check the path (relative paths start in the working directory)");
   const bool aside = any_set_aside(dir);
   throw ConfigError(dir.string(), option,
                     aside ? "holds no whole checkpoint: damaged ones were set aside (checkpoints/*.damaged)"
