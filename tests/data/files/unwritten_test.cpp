@@ -1,5 +1,5 @@
-// Data that a file declares and that were never written are its fill value, where it has one. Compressed files
-// and infinite values get messages of their own.
+// Data that a file declares and that were never written are its fill value, where it has one. Compressed
+// files and infinite values get messages of their own.
 #include <gtest/gtest.h>
 
 #include <cmath>
