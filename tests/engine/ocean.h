@@ -20,6 +20,7 @@ struct Ocean {
   static constexpr int64_t kTimes = 40;
   static constexpr float kFill = -9e9f;
   int64_t channels, rows, columns;
+  NetGrid grid{70, 100.0 / static_cast<double>(rows), 0, 360.0 / static_cast<double>(columns)};
   static std::string name(int64_t channel) { return (channel < 10 ? "v0" : "v") + std::to_string(channel); }
   bool here(int64_t y, int64_t x) const { return (x + 3 * y) % 7 > 1; }
   bool seen(int64_t t, int64_t c, int64_t y, int64_t x) const {
@@ -45,8 +46,8 @@ struct Ocean {
       return d;
     };
     t = axis("time", kTimes, 0, 1, "hours since 2019-03-01 00:00:00");
-    y = axis("latitude", rows, 70, -100.0 / static_cast<double>(rows), "degrees_north");
-    x = axis("longitude", columns, 0, 360.0 / static_cast<double>(columns), "degrees_east");
+    y = axis("latitude", rows, grid.north, -grid.row_step, "degrees_north");
+    x = axis("longitude", columns, grid.west, grid.column_step, "degrees_east");
     for (int64_t c = 0; c < channels; ++c) {
       const int dims[3] = {t, y, x};
       NC(nc_def_var(nc, name(c).c_str(), NC_FLOAT, 3, dims, &v));
@@ -76,7 +77,9 @@ template <class Net>
 Ocean ocean_for(const Net& net) {
   const RunSpec spec = load_run_spec(net.config, net.set);
   const Images& i = *spec.net.images();
-  return {std::max(i.in_channels, i.out_channels), i.img_height, i.img_width};
+  Ocean sea{std::max(i.in_channels, i.out_channels), i.img_height, i.img_width};
+  sea.grid = spec.net.grid().value_or(sea.grid);
+  return sea;
 }
 
 /// The net on such an archive, which exists until the program ends

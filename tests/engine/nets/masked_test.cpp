@@ -31,7 +31,9 @@ TEST(Masked, EveryNetTrainsLikeOneRank) {
   expect_like_one_rank({"layout.pp=3", "layout.dp=2", "policy.micro_batch=2"}, relative);
   expect_like_one_rank({"layout.cp=2", "layout.pp=2", "policy.micro_batch=3"}, masked(kGraph));
   expect_like_one_rank({"layout.cp=2", "layout.dp=2", "policy.micro_batch=3"}, masked(kGlobe));
-  expect_like_one_rank({"layout.cp=2", "layout.tp=2", "policy.micro_batch=6"}, masked(kAurora));
+  TestNet hourly = masked(kAurora);
+  hourly.set.push_back("net.lead_time=1");
+  expect_like_one_rank({"layout.cp=2", "layout.tp=2", "policy.micro_batch=6"}, hourly);
 }
 
 // Values on land influence neither statistics nor loss, weights or errors.
