@@ -102,7 +102,7 @@ struct StepCounting {
     return samples * ((1 + repeated) * part.forward.products + part.backward.products -
                       frozen * part.backward.weight_gradients);
   }
-  /// Of the fullest stage, without experts that `ep` divides
+  /// Parameters of the fullest stage, without experts that `ep` divides
   double parameters_of_stage() const {
     return c.layers * own.dense + (r.pp > 1 ? std::max(net.first.dense, net.last.dense + net.tied)
                                             : net.first.dense + net.last.dense);
