@@ -5,6 +5,7 @@
 
 #include "bench/import/import.h"
 #include "bench/import/kineto_trace.h"
+#include "bench/logs/log_text.h"
 #include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
 #include "model/plan/ops/op.h"
@@ -22,14 +23,9 @@ struct TraceRank {
   std::vector<std::string> notes;
 };
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-  return s;
-}
-
 // The kind of an op, from words in kernel names of cuBLAS, CUTLASS, cuDNN, FlashAttention, NCCL and ATen.
 std::string kind_of(const std::string& name) {
-  const std::string s = lower(name);
+  const std::string s = logs::lower_case(name);
   const auto has = [&](std::initializer_list<const char*> words) {
     return std::any_of(words.begin(), words.end(),
                        [&](const char* w) { return s.find(w) != std::string::npos; });

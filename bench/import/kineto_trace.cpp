@@ -26,11 +26,6 @@ constexpr double kCutWork = 0.5;    // of the other steps' work: a last step wit
 constexpr double kCutTime = 0.5;    // of the other marks' time, if work is only seen on the device
 constexpr double kCutAlone = 0.25;  // of the shortest other mark, if no work is seen
 
-std::string lower_case(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-  return s;
-}
-
 double number_of(const json& e, const char* key) {  // some programs quote their numbers
   const auto it = e.find(key);
   if (it != e.end() && it->is_string()) return logs::number_at(it->get_ref<const std::string&>()).value_or(0);
@@ -296,7 +291,7 @@ std::vector<TraceEvent> trace_events(const std::string& file, TracedWorld& world
       const double ts = number_of(j, "ts");
       const auto args = j.find("args");
       const double correlation = args != j.end() && args->is_object() ? number_of(*args, "correlation") : 0;
-      out.push_back({text_in(j, "name"), lower_case(text_in(j, "cat")), place_of(j, "pid"),
+      out.push_back({text_in(j, "name"), logs::lower_case(text_in(j, "cat")), place_of(j, "pid"),
                      place_of(j, "tid"), static_cast<int64_t>(correlation), ts, ts + number_of(j, "dur")});
     }
     return false;

@@ -141,8 +141,7 @@ void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& 
 void read_recompute(const std::string& line, LoggedRun& r) {
   const std::string rest(logs::text_after(line, "Applied").value_or(""));
   const std::string name = rest.substr(0, rest.find(' '));
-  std::string lower = name;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = logs::lower_case(name);
   for (const char* known : {"selective", "full", "none"})
     if (lower.starts_with(known)) return r.set("recompute", known);
   r.cells.erase("recompute");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -309,6 +310,12 @@ std::optional<double> number_at(std::string_view text, std::string_view* rest) {
     return std::nullopt;
   if (rest) *rest = text.substr(from[read - 1] + 1);
   return value;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
 }
 
 std::optional<double> number_without_unit(std::string_view text) {

@@ -35,6 +35,8 @@ std::vector<std::string> log_lines(const std::string& text, Times times = Times:
 /// The text after `words` and blanks; none: not in the line.
 std::optional<std::string_view> text_after(std::string_view line, std::string_view words);
 
+std::string lower_case(std::string_view text);
+
 /// The number at the begin of `text` after blanks, which may have thousands separators, be infinite or NaN;
 /// `rest`: the text behind it, such as "ms" of "12ms".
 std::optional<double> number_at(std::string_view text, std::string_view* rest = nullptr);

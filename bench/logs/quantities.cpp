@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "bench/logs/log_text.h"
+
 namespace isobar::logs {
 namespace {
 
@@ -198,8 +200,7 @@ void Quantities::drop_impossible() {
 }
 
 std::optional<QuantityIn> quantity_of_key(std::string_view written) {
-  std::string lower(written);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = lower_case(written);
   std::string_view key = lower;
   if (key.starts_with("lr-")) return QuantityIn{LogQuantity::lr};  // Lightning's LearningRateMonitor
   if (const auto at = keys().find(key); at != keys().end()) return at->second;

@@ -57,8 +57,7 @@ std::optional<ProgressBar> bar_in(std::string_view line) {
   const size_t percent = line.find('%'), picture = line.find('|');
   size_t named = std::min({percent, picture, std::min(without, end)});
   while (named > 0 && (is_digit(line[named - 1]) || line[named - 1] == ' ')) --named;
-  bar.name = std::string(line.substr(0, named));
-  for (char& c : bar.name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  bar.name = lower_case(line.substr(0, named));
   bar.postfix = line.substr(rest);
   return bar;
 }

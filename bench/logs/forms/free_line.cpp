@@ -70,12 +70,6 @@ std::string_view unit_behind(std::string_view text, bool keyed) {
   return key ? std::string_view() : unit;
 }
 
-std::string lower_case_of(std::string_view word) {
-  std::string out(word);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 /// "348K": what such a letter multiplies a number by, 1 for other units
 double times(std::string_view unit) {
   if (unit == "K" || unit == "k") return 1e3;
@@ -112,8 +106,8 @@ std::optional<QuantityIn> quantity_of_unit(const Worded& w) {
   const bool of_step =
       one_of(w.key, {"", "step_time", "step_avg", "iter_time", "batch_time", "dt"}) ||
       (one_of(w.key, {"took", "in", "time"}) &&
-       one_of(lower_case_of(w.before), {"", "step", "iter", "iteration", "batch", "avg", "average", "mean",
-                                        "nan", "inf", "done", "finished", "completed"}));
+       one_of(lower_case(w.before), {"", "step", "iter", "iteration", "batch", "avg", "average", "mean",
+                                     "nan", "inf", "done", "finished", "completed"}));
   const auto factor = of_step && seconds_of(w.unit) ? seconds_behind(w) : std::nullopt;
   const bool says_so = factor && (*factor < 1 || (*factor == 1 && !w.key.empty()));
   return says_so ? std::optional(QuantityIn{seconds, *factor}) : std::nullopt;
@@ -130,7 +124,7 @@ std::optional<QuantityIn> quantity_of_words(const Worded& w, const Quantities& o
 
 /// True for the unit of a throughput that is none of samples: "TFLOPS", "tokens/s/gpu"
 bool is_other_rate(std::string_view unit) {
-  return unit.find('/') != std::string_view::npos || lower_case_of(unit).find("flop") != std::string::npos;
+  return unit.find('/') != std::string_view::npos || lower_case(unit).find("flop") != std::string::npos;
 }
 
 /// True for "step: 35.99" and "step=25ms", beside times of other parts
@@ -153,7 +147,7 @@ void take(const Worded& w, Quantities& out) {
   };
   const std::optional<QuantityIn> q = quantity_of_words(w, out);
   const bool timed = q && q->quantity == LogQuantity::seconds;
-  const bool vague = !q || lower_case_of(w.key) == "throughput";
+  const bool vague = !q || lower_case(w.key) == "throughput";
   if (vague || timed)
     if (const auto by_unit = quantity_of_unit(w); by_unit && (vague || by_unit->quantity == q->quantity))
       return put(*by_unit, w.letter);
@@ -206,8 +200,8 @@ std::vector<Worded> numbers_in(std::string_view line) {
 
 /// True for "aux loss 0.01", which is the training's loss only where no other is.
 bool is_part_of_loss(const Worded& w) {
-  const std::string before = lower_case_of(w.before);
-  return lower_case_of(w.key) == "loss" && std::any_of(before.begin(), before.end(), ::isalpha) &&
+  const std::string before = lower_case(w.before);
+  return lower_case(w.key) == "loss" && std::any_of(before.begin(), before.end(), ::isalpha) &&
          !is_validation(before) &&
          !one_of(before, {"train", "training", "total", "lm", "mean", "avg", "average"});
 }
@@ -216,7 +210,7 @@ bool is_part_of_loss(const Worded& w) {
 bool is_within_step(const Worded& w) {
   const auto q = quantity_of_key(w.key);
   return q && q->quantity == LogQuantity::step &&
-         one_of(lower_case_of(w.before),
+         one_of(lower_case(w.before),
                 {"rollout", "micro", "accumulation", "accum", "inner", "sub", "time", "lead", "forecast",
                  "diffusion", "denoising", "sampling", "ode", "warmup"});
 }
