@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/layout/plan_size.h"
 #include "model/nets/step.h"
@@ -39,6 +40,7 @@ plan::Plan build_plan(const ValidSpec& valid, int rank, const plan::Workspace& w
     throw ConfigError(spec.file, "train.prediction",
                       "increment has no Jacobian yet: what the newest state adds by itself is left out",
                       "take a checkpoint of a net that predicts states");
+  refuse_settings_of_others(spec);
   plan::Plan plan = emit_step(spec, rank, workspace, use);
   check_names(spec, plan);
   if (input_gradient && !plan.input_gradient)
@@ -107,6 +109,7 @@ void require_kernels(const RunSpec& spec, const plan::Plan& plan) {
 }
 
 RunSpec sample_of(RunSpec one) {
+  one = without_settings_of_others(std::move(one));
   one.layout = {};
   one.policy.zero = 0;
   one.policy.offload_parameters = one.policy.sequence_parallel = false;

@@ -10,7 +10,7 @@ namespace {
 // fp8 products have bf16 operands outside, as in Transformer Engine.
 DType act_of(const RunSpec& spec) {
   const Amp amp = spec.policy.amp;
-  return amp == Amp::bf16 || amp == Amp::fp8 ? DType::bf16 : amp == Amp::fp16 ? DType::f16 : DType::f32;
+  return amp == Amp::bf16 || amp >= Amp::fp8 ? DType::bf16 : amp == Amp::fp16 ? DType::f16 : DType::f32;
 }
 
 }  // namespace

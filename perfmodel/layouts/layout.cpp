@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "model/plan/layout.h"
 
 namespace isobar::perf {
@@ -117,6 +118,11 @@ std::string text_of(const Layout& l) {
   if (l.order > 0) s += " order " + rank_orders()[l.order];
   if (l.workers > 0) s += ", " + std::to_string(l.workers) + (l.workers == 1 ? " loader" : " loaders");
   return s;
+}
+
+std::string layout_text(const RunSpec& spec) {
+  const double layers = spec.policy.offloaded_layers;
+  return text_of(layout_of(spec)) + (layers > 0 ? printed(" offload %.4g", layers) : "");
 }
 
 }  // namespace isobar::perf

@@ -38,5 +38,7 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host);
 /// "DP16 TP2+SP CP4 PP8 VPP10 MBS1 ZeRO1, 8 loaders" for display: axes of size 1 but DP, all-gathering CP and
 /// other defaults are left out
 std::string text_of(const Layout& l);
+/// The same of a run, with "offload 20": the layers whose activations wait in host memory
+std::string layout_text(const RunSpec& spec);
 
 }  // namespace isobar::perf

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "model/nets/layout/plan_size.h"
 #include "model/nets/parts.h"
 #include "model/plan/ops/op_table.h"
@@ -51,6 +52,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       priced_inner_(net_.distinct()),
       cache_(sections ? std::move(sections) : std::make_shared<SectionCache>(spec, where_)),
       mixes_{std::vector<double>(net_.distinct())} {
+  refuse_settings_of_others(spec);
   nets::check_equal_parts(spec);
   int inner = 0;
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;

@@ -71,7 +71,18 @@ nets::DeviceRoom room_of(const Machine& m) {
 
 std::string peak_of(const RunSpec& spec) {
   const Amp amp = spec.policy.amp;
-  return amp == Amp::none ? "f32" : name_of(amp == Amp::fp16 ? Amp::bf16 : amp);
+  switch (amp) {
+    case Amp::none:
+      return "f32";
+    case Amp::fp16:
+      return "bf16";
+    case Amp::mxfp8:
+      return "fp8";
+    case Amp::nvfp4:
+      return "fp4";
+    default:
+      return name_of(amp);
+  }
 }
 
 Coef gemm_of(const RunSpec& spec) {

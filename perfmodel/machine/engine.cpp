@@ -184,9 +184,10 @@ ForeignEngine load_engine(const std::string& path) {
   e.tuned = {t.number("mean", 0, 1), t.number("sigma", 0.01, 1)};
   e.habits = habits_of(s);
   const json& axes = s.at("axes", "say which it has: {dp: true, tp: true, …, zero: [0, 1]}");
-  const Section a(axes, path, "axes", {"dp", "tp", "cp", "pp", "vpp", "ep", "zero"});
+  const Section a(axes, path, "axes", {"dp", "tp", "cp", "pp", "vpp", "ep", "offload", "zero"});
   if (s.has("kernels")) e.kernels = kernels_of(j.at("kernels"), path);
-  e.axes = {a.yes("dp"), a.yes("tp"), a.yes("cp"), a.yes("pp"), a.yes("vpp"), a.yes("ep"), {}};
+  e.axes = {a.yes("dp"),  a.yes("tp"), a.yes("cp"),      a.yes("pp"),
+            a.yes("vpp"), a.yes("ep"), a.yes("offload"), {}};
   const json& stages = a.at("zero", "list the ZeRO stages it has, e.g. [0, 1]");
   if (!stages.is_array() || stages.empty()) a.fail("zero", "is no list", "list ZeRO stages, e.g. [0, 1]");
   for (const json& z : stages) {

@@ -51,6 +51,7 @@ struct Tuned {
 
 struct EngineAxes {
   bool dp = true, tp = true, cp = true, pp = true, vpp = true, ep = true;
+  bool offload = true;  // activations of whole layers in host memory
   std::vector<int> zero{0, 1, 2, 3};
 };
 

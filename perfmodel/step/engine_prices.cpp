@@ -115,6 +115,9 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   lacks("layout.pp", s.layout.pp, e.axes.pp);
   lacks("layout.vpp", s.layout.vpp, e.axes.vpp);
   lacks("layout.ep", s.layout.ep, e.axes.ep);
+  if (s.policy.offloaded_layers > 0 && !e.axes.offload)
+    throw ConfigError(s.file, "policy.offloaded_layers",
+                      e.name + " keeps no activations in host memory (" + e.file + ")", "set it to 0");
   if (std::find(e.axes.zero.begin(), e.axes.zero.end(), s.policy.zero) == e.axes.zero.end())
     throw ConfigError(s.file, "policy.zero",
                       e.name + " has no ZeRO stage " + std::to_string(s.policy.zero) + " (" + e.file + ")",

@@ -72,9 +72,9 @@ Table compared(const std::vector<perf::ComparedRow>& rows) {
 std::string layouts_text(const std::vector<perf::ComparedRow>& rows) {
   std::string out;
   for (const perf::ComparedRow& r : rows)
-    out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " +
-           perf::text_of(perf::layout_of(r.choice.spec)) + ", global batch " +
-           std::to_string(r.choice.spec.train.global_batch) + (r.limit ? "; " + r.limit->text() : "") + "\n";
+    out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " + perf::layout_text(r.choice.spec) +
+           ", global batch " + std::to_string(r.choice.spec.train.global_batch) +
+           (r.limit ? "; " + r.limit->text() : "") + "\n";
   return out;
 }
 
@@ -96,7 +96,7 @@ Table compared_numbers(const std::vector<perf::ComparedRow>& rows) {
   for (const perf::ComparedRow& r : rows) {
     const perf::LayoutChoice& c = r.choice;
     const perf::Beats b = perf::beats(r, rows.front());
-    std::vector<Cell> cells{text(r.name), text(perf::text_of(perf::layout_of(c.spec))),
+    std::vector<Cell> cells{text(r.name), text(perf::layout_text(c.spec)),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
     // Programs get all digits, people only those that the interval of `k` supports.
     const auto add = [&](double v, const Known& k) {

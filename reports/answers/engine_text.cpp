@@ -25,7 +25,8 @@ json json_of(const perf::EngineOn& on, const perf::Machine& m, const perf::Engin
           {"own_runs", on.own_runs()},
           {"machine", m.name},
           {"ranks", l.spec.layout.world()},
-          {"layout", perf::text_of(perf::layout_of(l.spec))},
+          {"layout", perf::layout_text(l.spec)},
+          {"offloaded_layers", l.spec.policy.offloaded_layers},
           {"step_s", a.step.value},
           {"lower_s", a.step.lower},
           {"upper_s", a.step.upper},
@@ -49,7 +50,7 @@ std::string one_text(const perf::EngineOn& on, const perf::Machine& m, const per
   text += printed("%s on %s: %ld rank%s\n", spec.file.c_str(), m.name.c_str(), spec.layout.world(),
                   spec.layout.world() == 1 ? "" : "s");
   text += on.origin();
-  text += printed("%s\n\n", perf::text_of(perf::layout_of(spec)).c_str());
+  text += printed("%s\n\n", perf::layout_text(spec).c_str());
   text += printed("  step %s %s, 80 %% interval\n", with_interval(step.scaled(u.per_second)).c_str(), u.name);
   text += printed("  %s samples/s, %s tokens/s\n", with_interval(step.inverse(samples)).c_str(),
                   rounded(step.inverse(samples * static_cast<double>(spec.net.tokens()))).c_str());
@@ -81,11 +82,10 @@ std::string ranked_text(const std::vector<perf::EngineLayout>& ranked, size_t sh
   std::string text;
   text += printed("  %-24s %-20s %6s %7s  %s\n", "step s", "memory GB", "fits", "fastest", "layout");
   for (size_t i = 0; i < shown; ++i)
-    text += printed("  %-24s %-20s %4.0f %% %5.0f %%  %s\n",
-                    with_interval(known_of(ranked[i].answer.step)).c_str(),
-                    with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(),
-                    100 * ranked[i].fits, 100 * (i < ties.chances.size() ? ties.chances[i] : 0),
-                    perf::text_of(perf::layout_of(ranked[i].spec)).c_str());
+    text += printed(
+        "  %-24s %-20s %4.0f %% %5.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
+        with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
+        100 * (i < ties.chances.size() ? ties.chances[i] : 0), perf::layout_text(ranked[i].spec).c_str());
   text += printed(
       "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
       1e-9 * memory);
@@ -94,7 +94,7 @@ std::string ranked_text(const std::vector<perf::EngineLayout>& ranked, size_t sh
 
 std::string ties_text(const perf::Ties& t, const std::vector<perf::EngineLayout>& ranked) {
   std::vector<std::string> telling;
-  for (const size_t i : t.telling) telling.push_back(perf::text_of(perf::layout_of(ranked[i].spec)));
+  for (const size_t i : t.telling) telling.push_back(perf::layout_text(ranked[i].spec));
   return report::ties_text(t, telling) + "\n";
 }
 
@@ -150,7 +150,7 @@ json json_of(const perf::EngineSearchAnswer& a, const perf::EngineOn& on, const 
   j["ties"] = {{"expected_loss", a.ties.loss}, {"members", json::array()}};
   for (const perf::Ties::Member& one : a.ties.members)
     j["ties"]["members"].push_back(
-        {{"layout", perf::text_of(perf::layout_of(a.ranked[one.index].spec))}, {"chance", one.chance}});
+        {{"layout", perf::layout_text(a.ranked[one.index].spec)}, {"chance", one.chance}});
   return j;
 }
 

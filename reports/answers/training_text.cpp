@@ -93,7 +93,7 @@ Table schedule_numbers(const std::vector<perf::Scheduled>& rows) {
                       shown(x.days.upper, x.days), shown(x.price.value, x.price),
                       shown(x.price.lower, x.price), shown(x.price.upper, x.price), shown(x.kwh.value, x.kwh),
                       number(100 * x.useful, 0), number(100 * s.choice.fits, 0),
-                      text(perf::text_of(perf::layout_of(s.choice.spec)))});
+                      text(perf::layout_text(s.choice.spec))});
   }
   return t;
 }
@@ -188,7 +188,7 @@ nlohmann::json json_of(const std::vector<perf::Scheduled>& all) {
     j["machine"] = s.choice.machine.name;
     j["gpus"] = s.choice.ranks();
     j["global_batch"] = s.choice.spec.train.global_batch;
-    j["layout"] = perf::text_of(perf::layout_of(s.choice.spec));
+    j["layout"] = perf::layout_text(s.choice.spec);
     j["step_s"] = s.choice.step.value;
     j["chance_in_time"] = s.in_time;
     j["chance_in_budget"] = s.in_budget;

@@ -44,7 +44,7 @@ json rows_of(const std::vector<perf::Scheduled>& all, const perf::LayoutQuestion
                    {"label", &s == &best                        ? "below"
                              : doubling(s.choice.ranks(), gpus) ? "above"
                                                                 : "none"},
-                   {"layout", perf::text_of(perf::layout_of(s.choice.spec))}});
+                   {"layout", perf::layout_text(s.choice.spec)}});
   }
   return out;
 }

@@ -87,7 +87,7 @@ Figure scaling(const std::vector<perf::LayoutChoice>& curve) {
                     {"lower", rate.lower},
                     {"upper", rate.upper},
                     {"ideal", ideal},
-                    {"layout", perf::text_of(perf::layout_of(c.spec))}});
+                    {"layout", perf::layout_text(c.spec)}});
   }
   return {"scaling", "search", "Scaling at one global batch",
           "The best layout of each number of GPUs with its 80 % interval; dashed: what the first number "
@@ -113,8 +113,7 @@ std::vector<Fact> facts_of(const perf::LayoutChoice& c) {
   const Known rate = c.samples_per_s();
   const auto off = [&](double end) { return printed("%+.0f", 100 * (end / c.step.value - 1)); };
   return {
-      {perf::text_of(perf::layout_of(c.spec)),
-       "best layout of " + std::to_string(c.ranks()) + " x " + c.machine.name},
+      {perf::layout_text(c.spec), "best layout of " + std::to_string(c.ranks()) + " x " + c.machine.name},
       {isobar::rounded(rate) + " samples/s", "80 % interval " +
                                                  isobar::rounded(rate.lower, last_place(rate)) + " to " +
                                                  isobar::rounded(rate.upper, last_place(rate))},
@@ -178,7 +177,7 @@ std::string write_machines_page(const std::filesystem::path& out, const std::str
                     {"rate", rate.value},
                     {"lower", rate.lower},
                     {"upper", rate.upper},
-                    {"layout", perf::text_of(perf::layout_of(r.choice.spec))}});
+                    {"layout", perf::layout_text(r.choice.spec)}});
   }
   const Figure figure{"machines", "machines", "Machines side by side",
                       "Samples a second of the best layout, or of the one given, with its 80 % interval.",

@@ -339,8 +339,8 @@ void print_schedule(const Asked& q) {
   const perf::Scheduled& best = perf::advised(all);
   const perf::Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
   std::vector<report::Sentence> sentences = {{.brief = report::answer_of(best, q.question)}};
-  print_text(sentences[0].brief + "\nlayout: " + perf::text_of(perf::layout_of(best.choice.spec)) +
-             ", global batch " + std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
+  print_text(sentences[0].brief + "\nlayout: " + perf::layout_text(best.choice.spec) + ", global batch " +
+             std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
              report::to_text(report::schedule_table(perf::worth_it(all), q.question)) +
              "\nwhat would change the answer\n");
   for (const std::string& change : report::changes_of(all, best, q.question, limit)) {

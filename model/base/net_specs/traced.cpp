@@ -24,8 +24,8 @@ void TracedSpec::check_lists(const SpecCheck& check) const {
 }
 
 void TracedSpec::check(const SpecCheck& check) const {
-  check.that(check.s.policy.amp != Amp::fp8, "policy.amp", "fp8 was not recorded from PyTorch",
-             "use none, tf32, bf16 or fp16");
+  check.that(check.s.policy.amp < Amp::fp8, "policy.amp",
+             name_of(check.s.policy.amp) + " was not recorded from PyTorch", "use none, tf32, bf16 or fp16");
   check.that(check.s.policy.schedule != PipelineSchedule::zb_h1, "policy.schedule",
              "zb-h1 postpones weight gradients, which autograd computes with the others", "use 1f1b");
   check.that(check.s.policy.recompute != Recompute::selective, "policy.recompute",

@@ -23,8 +23,9 @@ constexpr int64_t kWordNumber = -1;
 
 // ---- policy ----
 
-/// none: fp32 | tf32: in matrix products | fp16: with a scaled loss | fp8: bf16 with linears in fp8
-enum class Amp : uint8_t { none, tf32, bf16, fp16, fp8 };
+/// none: fp32 | tf32: in matrix products | fp16: with a scaled loss | fp8: bf16 with linears in fp8 | mxfp8,
+/// nvfp4: the same with a scale of every 32 fp8 or 16 fp4 values (settings_of_others.h)
+enum class Amp : uint8_t { none, tf32, bf16, fp16, fp8, mxfp8, nvfp4 };
 enum class PipelineSchedule : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
 enum class GradientType : uint8_t { fp32, bf16 };  // in which gradients are accumulated and reduced
 enum class CpKind : uint8_t { allgather, ring, ulysses };
@@ -77,7 +78,8 @@ enum class GraphPartition : uint8_t { bands, metis };
 template <class E>
 inline constexpr int kWordsOf = 0;
 template <>
-inline constexpr auto kWordsOf<Amp> = std::to_array<const char*>({"none", "tf32", "bf16", "fp16", "fp8"});
+inline constexpr auto kWordsOf<Amp> = std::to_array<const char*>({"none", "tf32", "bf16", "fp16", "fp8",
+                                                                  "mxfp8", "nvfp4"});
 template <>
 inline constexpr auto kWordsOf<PipelineSchedule> = std::to_array<const char*>({"gpipe", "1f1b", "interleaved",
                                                                                "zb-h1"});

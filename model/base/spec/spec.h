@@ -170,6 +170,7 @@ struct PolicySpec {  // policy:
   int64_t zero = 0;                 // ZeRO stage
   bool offload_optimizer = false;   // moments stay in host memory, and visit the device bucket by bucket
   bool offload_parameters = false;  // ZeRO 3: so do the shards of the parameters
+  double offloaded_layers = 0;  // of a stage, whose activations wait in host memory (settings_of_others.h)
   GradientType main_grads_dtype = GradientType::fp32;
   double bucket_mb = 25;  // MB of fp32 gradient per all-reduce
   bool overlap = true;    // gradient all-reduce under backward; false = after it

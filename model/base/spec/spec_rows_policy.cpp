@@ -70,7 +70,9 @@ void add_policy_rows(KeyRows& to, RunSpec& s) {
   PolicySpec& p = s.policy;
   to.insert(
       to.end(),
-      {{"policy.amp", p.amp, "Mixed precision; none is fp32, fp8 is for predictions of gpt and llama."},
+      {{"policy.amp", p.amp,
+        "Mixed precision; none is fp32. Of gpt and llama, for predictions: fp8; with --engine also mxfp8 and "
+        "nvfp4."},
        {"policy.micro_batch", p.micro_batch, at_least(0),
         "Samples of a rank at a time; 0: its whole batch on CPUs, the largest that fits on a GPU."},
        {"policy.schedule", p.schedule, "Pipeline schedule."},
@@ -80,6 +82,8 @@ void add_policy_rows(KeyRows& to, RunSpec& s) {
        {"policy.offload_optimizer", p.offload_optimizer, "Keep optimizer moments in host memory."},
        {"policy.offload_parameters", p.offload_parameters,
         "ZeRO 3: keep parameter shares in host memory, too."},
+       {"policy.offloaded_layers", p.offloaded_layers, at_least(0),
+        "Layers of a stage whose activations wait in host memory, for predictions with --engine."},
        {"policy.bucket_mb", p.bucket_mb, within("(]", 0, 1e6, "e.g. 25"),
         "MB of fp32 gradients in a reduction."},
        {"policy.overlap", p.overlap, "Reduce gradients under the backward pass."},

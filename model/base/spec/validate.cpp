@@ -196,8 +196,11 @@ void validate(const RunSpec& s) {
       "leave it out, or set policy.recompute to full");
   check.that(!p.offload_parameters || p.zero == 3, "policy.offload_parameters",
              "is of ZeRO's stage 3, which gathers parameters before each use", "set policy.zero to 3");
-  check.that(p.amp != Amp::fp8 || s.net.words(), "policy.amp", "fp8 is for net.kind gpt and llama",
-             "use one of none, tf32, bf16, fp16");
+  check.that(p.amp < Amp::fp8 || s.net.words(), "policy.amp",
+             name_of(p.amp) + " is for net.kind gpt and llama", "use one of none, tf32, bf16, fp16");
+  const int64_t of_stage = (s.net.blocks() + l.pp - 1) / l.pp;
+  check.that(p.offloaded_layers <= static_cast<double>(of_stage), "policy.offloaded_layers",
+             "is above the layers of a stage, " + str(of_stage), "use at most " + str(of_stage));
   check.that(p.attention != AttentionKind::unfused || s.net.words(), "policy.attention",
              "unfused is for net.kind gpt and llama", "use flash");
   check.that(p.attention != AttentionKind::unfused || s.net.kind() != LlamaSpec::kKind ||

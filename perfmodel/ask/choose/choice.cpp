@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/ask/layout_predict.h"
 
@@ -55,7 +56,7 @@ LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& 
 }
 
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m) {
-  LayoutModel model(l.spec, m);
+  LayoutModel model(without_settings_of_others(l.spec), m);
   const StepFlops flops{nets::model_flops(l.spec), nets::model_flops(l.spec)};
   const double peak = peak_flops(m, model.where(), peak_of(l.spec));
   const auto known = [](const Estimated& e) { return Known{e.value, e.lower, e.upper}; };

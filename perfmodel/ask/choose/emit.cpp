@@ -1,6 +1,7 @@
 #include "perfmodel/ask/choose/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,15 @@ const WordsSpec& words_of(const RunSpec& s, const char* target) {
   if (!s.net.words())
     refuse(s, "net.kind", std::string("is ") + s.net.kind() + ", which " + target + " does not train",
            "emit for isobar or deepspeed, or take a gpt or llama");
+  if (s.net.words()->attended_tokens > 0)
+    refuse(s, "net.attended_tokens", "is said by the data that " + std::string(target) + " packs",
+           "set it to 0 once predicted");
   return *s.net.words();
+}
+
+void refuse_offloaded_layers(const RunSpec& s, const char* target) {
+  if (s.policy.offloaded_layers > 0)
+    refuse(s, "policy.offloaded_layers", std::string("is none of ") + target + "'s options", "set it to 0");
 }
 
 bool llama(const RunSpec& s) {
@@ -54,8 +63,6 @@ class Options {
 // ---- Megatron-LM (megatron/training/arguments.py, core v0.16) ----
 
 void refuse_beyond_megatron(const RunSpec& s) {
-  if (s.policy.zero > 1)
-    refuse(s, "policy.zero", std::to_string(s.policy.zero) + " is none of Megatron's", "--fix zero=0..1");
   if (s.layout.pp > 1 &&
       (s.policy.schedule == PipelineSchedule::gpipe || s.policy.schedule == PipelineSchedule::zb_h1))
     refuse(s, "policy.schedule", name_of(s.policy.schedule) + " is none of Megatron's",
@@ -96,6 +103,17 @@ std::string pipeline_layout(const RunSpec& s) {
 
 int64_t layers_of_chunk(const RunSpec& s) {
   return s.net.blocks() / (s.layout.pp * s.layout.vpp);
+}
+
+std::string shards_of(int64_t zero) {
+  return zero == 3 ? "optim_grads_params" : "optim_grads";
+}
+
+/// Transformer Engine offloads whole layers.
+int64_t layers_offloaded(const RunSpec& s) {
+  if (s.layout.pp > 1)
+    refuse(s, "policy.offloaded_layers", "with layout.pp is none of Megatron's", "set one of them to 0 or 1");
+  return static_cast<int64_t>(std::ceil(s.policy.offloaded_layers));
 }
 
 std::string real(double x) {
@@ -192,16 +210,24 @@ std::string megatron(const RunSpec& s) {
   else if (l.vpp > 1)
     o.set("num-layers-per-virtual-pipeline-stage", layers_of_chunk(s));
   if (p.sequence_parallel && l.tp > 1) o.flag("sequence-parallel");
-  if (p.zero == 1) o.flag("use-distributed-optimizer");
+  if (p.zero >= 1) o.flag("use-distributed-optimizer");
+  if (p.zero >= 2)
+    o.flag("use-megatron-fsdp")
+        .set("data-parallel-sharding-strategy", shards_of(p.zero))
+        .flag("no-gradient-accumulation-fusion")
+        .set("ckpt-format", "fsdp_dtensor");
   if (p.overlap && l.dp > 1) o.flag("overlap-grad-reduce");
   if (p.recompute == Recompute::selective) o.set("recompute-granularity", "selective");
   if (p.recompute == Recompute::full)
     o.set("recompute-granularity", "full")
         .set("recompute-method", name_of(p.recompute_method))
         .set("recompute-num-layers", p.recompute_num_layers);
-  if (p.amp == Amp::bf16 || p.amp == Amp::fp8) o.flag("bf16");
+  if (p.amp == Amp::bf16 || p.amp >= Amp::fp8) o.flag("bf16");
   if (p.amp == Amp::fp16) o.flag("fp16");
   if (p.amp == Amp::fp8) o.set("fp8-format", "hybrid");
+  if (p.amp == Amp::mxfp8) o.set("fp8-format", "e4m3").set("fp8-recipe", "mxfp8");
+  if (p.amp == Amp::nvfp4) o.set("fp4-format", "e2m1").set("fp4-recipe", "nvfp4");
+  if (p.offloaded_layers > 0) o.set("cpu-offloading-num-layers", layers_offloaded(s));
   if (p.offload_optimizer) o.flag("optimizer-cpu-offload");
   o.set("attention-backend", name_of(p.attention));
   return o.text() + "\n";
@@ -225,13 +251,19 @@ std::string nemo(const RunSpec& s) {
   o.set(strategy + "context_parallel_size", l.cp);
   if (l.ep > 1) o.set(strategy + "expert_model_parallel_size", l.ep);
   o.set(strategy + "sequence_parallel", truth(p.sequence_parallel && l.tp > 1));
-  o.set(strategy + "ddp.use_distributed_optimizer", truth(p.zero == 1));
+  o.set(strategy + "ddp.use_distributed_optimizer", truth(p.zero >= 1));
+  if (p.zero >= 2)
+    o.set(strategy + "fsdp", "megatron")
+        .set(strategy + "ddp.data_parallel_sharding_strategy", shards_of(p.zero));
   o.set(strategy + "ddp.overlap_grad_reduce", truth(p.overlap && l.dp > 1));
   o.set("model.config.recompute_granularity", p.recompute == Recompute::none ? "None" : name_of(p.recompute));
   if (p.recompute == Recompute::full)
     o.set("model.config.recompute_method", name_of(p.recompute_method))
         .set("model.config.recompute_num_layers", p.recompute_num_layers);
   if (l.cp > 1) o.set("model.config.cp_comm_type", cp_kind_of(s));
+  if (p.offloaded_layers > 0)
+    o.set("model.config.cpu_offloading", "True")
+        .set("model.config.cpu_offloading_num_layers", layers_offloaded(s));
   return o.text() + "\n";
 }
 
@@ -264,6 +296,7 @@ std::string torchtitan(const RunSpec& s) {
     refuse(s, "policy.zero", "0 with cp is none of torchtitan's: it shards over dp * cp", "--fix zero=2..3");
   if (p.offload_optimizer)
     refuse(s, "policy.offload_optimizer", "alone is none of torchtitan's", "set it to false");
+  refuse_offloaded_layers(s, "torchtitan");
   if (p.amp != Amp::bf16 && p.amp != Amp::none)
     refuse(s, "policy.amp", name_of(p.amp) + " is a converter of torchtitan's model, no option",
            "use bf16 or none");
@@ -308,6 +341,7 @@ std::string torchtitan(const RunSpec& s) {
 std::string deepspeed(const RunSpec& s, const std::string& comment) {
   const LayoutSpec& l = s.layout;
   const PolicySpec& p = s.policy;
+  refuse_offloaded_layers(s, "DeepSpeed");
   if (l.pp > 1)
     refuse(s, "layout.pp", "is said in the model's code (PipelineModule), not in DeepSpeed's file",
            "--fix pp=1");
@@ -317,7 +351,7 @@ std::string deepspeed(const RunSpec& s, const std::string& comment) {
   if (l.cp > 1 && p.cp_kind != CpKind::ulysses)
     refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of DeepSpeed's",
            "--fix cp=1, or cp_kind=ulysses");
-  if (p.amp == Amp::fp8 || p.amp == Amp::tf32)
+  if (p.amp >= Amp::fp8 || p.amp == Amp::tf32)
     refuse(s, "policy.amp", name_of(p.amp) + " is none of DeepSpeed's file", "use bf16, fp16 or none");
   json j = {{"train_batch_size", s.train.global_batch},
             {"train_micro_batch_size_per_gpu", s.micro_batch()},

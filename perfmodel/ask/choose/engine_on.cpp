@@ -6,6 +6,7 @@
 #include <map>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "model/base/text/printed.h"
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/ask/predict.h"
@@ -16,8 +17,9 @@
 namespace isobar::perf {
 namespace {
 
-constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
-constexpr size_t kAxes = 200;       // (dp, tp, cp, pp, ep) among them: the search's bound leaves out the rest
+constexpr size_t kRepriced = 4000;   // layouts of a search priced again, the fastest by our own engine
+constexpr size_t kOffloading = 400;  // likewise, with activations in host memory
+constexpr size_t kAxes = 200;  // (dp, tp, cp, pp, ep) among them: the search's bound leaves out the rest
 
 SearchSpace space_of(const LayoutQuestion& q, const NetSpec& net, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
@@ -32,6 +34,20 @@ SearchSpace space_of(const LayoutQuestion& q, const NetSpec& net, const ForeignE
       if (!space.keep.only(axis))
         space.keep.add({axis, 1, 1, false, "other engines have no cp and pp of " + net.kind(), true});
   return space;
+}
+
+/// Without pipelines and recomputation, beside which Megatron-Core offloads no activations
+SearchSpace only_offloading(SearchSpace space) {
+  space.keep.add({LayoutAxis::pp, 1, 1, false, "activations are offloaded without pp", true});
+  std::erase_if(space.recompute, [](Recompute r) { return r != Recompute::none; });
+  return space;
+}
+
+Machine with_room(Machine m) {
+  constexpr int64_t kTimes = 8;  // as much memory as a layout has that offloads most of its layers
+  m.accelerator->memory_bytes *= kTimes;
+  m.accelerator->reported_bytes *= kTimes;
+  return m;
 }
 
 }  // namespace
@@ -61,6 +77,50 @@ struct EngineOn::Parts {
   EngineLayout layout(const RunSpec& spec) const {
     const EngineAnswer a = answer(spec);
     return {spec, a, chance_to_fit(a.memory.value, a.memory.lower, a.memory.upper, chip.memory_bytes)};
+  }
+  bool fits(const EngineLayout& l) const { return l.answer.memory.value <= chip.memory_bytes; }
+  /// With activations of the fewest layers in host memory that make it fit; nullopt: none do.
+  std::optional<EngineLayout> offloaded(RunSpec spec) const {
+    const auto with = [&](int64_t layers) {
+      spec.policy.offloaded_layers = static_cast<double>(layers);
+      return layout(spec);
+    };
+    int64_t none = 0, enough = spec.net.blocks();
+    EngineLayout best = with(enough);
+    if (!fits(best)) return {};
+    while (enough - none > 1) {
+      const int64_t half = (none + enough) / 2;
+      if (EngineLayout l = with(half); fits(l))
+        best = std::move(l), enough = half;
+      else
+        none = half;
+    }
+    return best;
+  }
+  SearchResult searched(const RunSpec& spec, const Machine& on, SearchSpace space, size_t variants,
+                        bool progress) {
+    const RunSpec own = without_settings_of_others(spec);
+    if (!sections) sections = LayoutModel(own, machine).sections();
+    return search(own, on,
+                  {.top = kAxes,
+                   .variants = variants,
+                   .confirm = false,
+                   .space = std::move(space),
+                   .sections = sections,
+                   .progress = progress});
+  }
+  /// With activations in host memory, of engines that have that, unless the number of layers is given
+  std::vector<EngineLayout> offloading(const RunSpec& spec, const SearchSpace& space) {
+    std::vector<EngineLayout> out;
+    if (!engine || !engine->axes.offload || spec.policy.offloaded_layers > 0) return out;
+    std::vector<LayoutCandidate> found;
+    try {
+      found = searched(spec, with_room(machine), only_offloading(space), kOffloading, false).variants;
+    } catch (const ConfigError&) {  // none without pp and recomputation
+    }
+    for (const LayoutCandidate& c : found)
+      if (auto l = offloaded(with_layout(spec, c.layout))) out.push_back(std::move(*l));
+    return out;
   }
 };
 
@@ -164,26 +224,21 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, spec.net, parts_->engine);
-  std::shared_ptr<SectionCache>& sections = parts_->sections;
-  if (!sections) sections = LayoutModel(spec, parts_->machine).sections();
-  found = search(spec, parts_->machine,
-                 {.top = kAxes,
-                  .variants = kRepriced,
-                  .confirm = false,
-                  .space = space,
-                  .sections = sections,
-                  .progress = q.progress});
+  found = parts_->searched(spec, parts_->machine, space, kRepriced, q.progress);
   // The policy that this engine runs fastest, of each (dp, tp, cp, pp, ep)
-  std::map<std::array<int32_t, 5>, EngineLayout> best;
+  std::map<std::array<int64_t, 5>, EngineLayout> best;
+  const auto consider = [&](EngineLayout l) {
+    const LayoutSpec& at = l.spec.layout;
+    const auto [known, fresh] = best.try_emplace({at.dp, at.tp, at.cp, at.pp, at.ep}, l);
+    if (!fresh && l.score() < known->second.score()) known->second = std::move(l);
+  };
   double least = std::numeric_limits<double>::infinity();
   for (const LayoutCandidate& c : found.variants) {
     EngineLayout l = parts_->layout(with_layout(spec, c.layout));
     least = std::min(least, l.answer.memory.value);
-    if (l.answer.memory.value > memory()) continue;
-    const auto [at, fresh] =
-        best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep}, l);
-    if (!fresh && l.score() < at->second.score()) at->second = std::move(l);
+    if (parts_->fits(l)) consider(std::move(l));
   }
+  for (EngineLayout& l : parts_->offloading(spec, space)) consider(std::move(l));
   std::vector<EngineLayout> ranked;
   for (auto& [axes, l] : best) ranked.push_back(std::move(l));
   if (ranked.empty())

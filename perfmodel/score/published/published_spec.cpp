@@ -10,20 +10,39 @@
 namespace isobar::perf {
 namespace {
 
-Amp amp_of(Precision p) {
-  switch (p) {
+Amp amp_of(const PublishedRun& r) {
+  switch (r.precision) {
     case Precision::fp32:
       return Amp::none;
     case Precision::tf32:
       return Amp::tf32;
     case Precision::bf16:
-      return Amp::bf16;
+      return r.fp16 ? Amp::fp16 : Amp::bf16;
     case Precision::fp8:
-      return Amp::fp8;
+      return r.block_scaled ? Amp::mxfp8 : Amp::fp8;
     case Precision::fp4:
       break;
   }
-  throw ConfigError("", "precision", "is none that this program plans", "leave such rows out");
+  return Amp::nvfp4;
+}
+
+/// A row says of how many layers of a chunk all is recomputed.
+void take_recomputation(const PublishedRun& r, PolicySpec& to) {
+  to.recompute = r.recompute;
+  const auto layers = std::llround(r.recomputed * std::ceil(r.layers / (r.pp * r.vpp)));
+  if (r.recompute != Recompute::full || r.recomputed >= 1) return;
+  to.recompute_method = RecomputeMethod::block;
+  to.recompute_num_layers = std::max(1LL, layers);
+}
+
+/// Mean tokens that attend to each other; in a window of w of T tokens T w - w^2 / 2 pairs do, of T^2 / 2.
+double attended_of(const RunSpec& s) {
+  const auto tokens = static_cast<double>(s.net.tokens());
+  const WordsSpec* words = s.net.words();
+  if (words && words->attended_tokens > 0) return static_cast<double>(words->attended_tokens);
+  if (s.net.kind() != LlamaSpec::kKind || s.net.llama().window() == 0) return tokens;
+  const auto window = static_cast<double>(s.net.llama().window());
+  return 2 * window - window * window / tokens;
 }
 
 NetSpec image_net_of(const PublishedRun& p) {
@@ -51,6 +70,7 @@ NetSpec net_of(const PublishedRun& p) {
   net.num_kv_heads = p.kv_heads == p.heads ? 0 : std::llround(p.kv_heads);
   net.ffn_dim = std::llround(p.ffn);
   net.seq_length = std::llround(p.seq);
+  net.attended_tokens = p.attended < p.seq ? std::llround(p.attended) : 0;
   net.vocab_size = std::llround(p.vocab);
   if (p.arch == Arch::llama) {
     LlamaSpec& llama = whole.llama();
@@ -73,7 +93,8 @@ RunSpec spec_of(const PublishedRun& p) {
   RunSpec s;
   if (p.arch == Arch::vit)
     throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
-  if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
+  if (p.frozen_weights)
+    throw ConfigError("", "frozen_weights", "leaves the rank of its adapters open", "import whole trainings");
   s.net = net_of(p);
   s.train.global_batch = std::llround(p.global_batch);
   s.layout.dp = std::llround(p.dp);
@@ -85,11 +106,12 @@ RunSpec spec_of(const PublishedRun& p) {
   if (!nets::ep_divides(nets::limits_of(s.net), s.layout.ep, s.layout.dp, s.layout.cp))
     throw ConfigError("", "ep", "does not divide both the experts and dp * cp, as in plans",
                       "import other runs");
-  s.policy.amp = amp_of(p.precision);
+  s.policy.amp = amp_of(p);
   s.policy.micro_batch = std::llround(p.micro_batch);
   s.policy.zero = p.zero < 0 ? 0 : std::llround(p.zero);  // not stated: none
   s.policy.sequence_parallel = p.sequence_parallel && p.tp > 1;
-  s.policy.recompute = p.recompute;
+  take_recomputation(p, s.policy);
+  s.policy.offloaded_layers = p.offloaded_layers;
   s.policy.attention = is_fused(p.attention) ? AttentionKind::flash : AttentionKind::unfused;
   s.policy.schedule = p.schedule == Schedule::interleaved || p.vpp > 1 ? PipelineSchedule::interleaved
                       : p.schedule == Schedule::one_f_one_b            ? PipelineSchedule::one_f_one_b
@@ -139,9 +161,21 @@ Precision precision_of(const RunSpec& s) {
     case Amp::fp16:
       return Precision::bf16;
     case Amp::fp8:
+    case Amp::mxfp8:
+      return Precision::fp8;
+    case Amp::nvfp4:
       break;
   }
-  return Precision::fp8;
+  return Precision::fp4;
+}
+
+/// Block scales are of chips with 4-bit products: Blackwell, CDNA 4 and later.
+void refuse_missing_products(const RunSpec& s, const ChipSpec& chip) {
+  const Amp amp = s.policy.amp;
+  if ((amp == Amp::mxfp8 || amp == Amp::nvfp4) && !(chip.fp4 > 0))
+    refuse(s, "policy.amp", name_of(amp) + " is not among the products of " + chip.name, "use bf16 or fp8");
+  if (amp == Amp::fp8 && !(chip.fp8 > chip.half))
+    refuse(s, "policy.amp", "fp8 is not among the products of " + chip.name, "use bf16");
 }
 
 void take_experts(const LlamaSpec& net, PublishedRun& r) {
@@ -179,6 +213,7 @@ void as_asked(PublishedRun& r) {
 
 PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& chip, const Habits& habits) {
   refuse_unpriced(s);
+  refuse_missing_products(s, chip);
   PublishedRun r;
   r.id = s.file;
   r.gpu = &chip;
@@ -203,8 +238,10 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.head_dim = r.latent.any()          ? latent_head_dim(r.latent)
                : r.arch == Arch::llama ? static_cast<double>(s.net.llama().head_width())
                                        : r.hidden / r.heads;
-  r.seq = r.attended = static_cast<double>(s.net.tokens());
+  r.seq = static_cast<double>(s.net.tokens());
+  r.attended = attended_of(s);
   r.precision = precision_of(s);
+  r.block_scaled = s.policy.amp == Amp::mxfp8 || s.policy.amp == Amp::nvfp4;
   r.fp16 = s.policy.amp == Amp::fp16;
   r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);
   r.dp = static_cast<double>(s.layout.dp);
@@ -230,6 +267,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   const double chunk = std::ceil(r.layers / (r.pp * r.vpp));
   if (s.policy.recompute_method == RecomputeMethod::block)
     r.recomputed = std::min(1.0, static_cast<double>(s.policy.recompute_num_layers) / chunk);
+  r.offloaded_layers = s.policy.offloaded_layers;
   r.schedule = s.policy.schedule == PipelineSchedule::zb_h1 ? Schedule::zb_1p
                : r.vpp > 1                                  ? Schedule::interleaved
                                                             : Schedule::one_f_one_b;

@@ -5,8 +5,8 @@
 //   LayoutModel(spec, load_machine("configs/machines/dgx-a100.yaml")).cost(layout_of(spec))
 //   PublishedRun r = run_of(spec, machine, chip_of(machine), engine_named("nemo").habits);
 //
-// Throws ConfigError for runs that our plans cannot express (expert parallelism, a ViT of unknown images,
-// fp4, zb-2p), and for settings that other engines' closed forms do not cover.
+// Throws ConfigError for runs that no specification expresses (a ViT of unknown images, adapters of unknown
+// rank, zb-2p), and for settings that other engines' closed forms do not cover.
 #pragma once
 #include <string>
 

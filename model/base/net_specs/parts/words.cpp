@@ -10,24 +10,27 @@ constexpr int64_t kMost = 1 << 24;  // tokens, words, hidden width
 }  // namespace
 
 void WordsSpec::add_rows(KeyRows& to) {
-  to.insert(to.end(),
-            {{"net.embed_dim", embed_dim, kNetSize, "Width of a token."},
-             {"net.depth", depth, kNetSize, "Transformer blocks."},
-             {"net.num_heads", num_heads, kNetSize, "Attention heads."},
-             {"net.num_kv_heads", num_kv_heads, from_to(0, kMost),
-              "Heads of keys and values (grouped-query attention); 0: num_heads."},
-             {"net.mlp_ratio", mlp_ratio, kNetSize, "Hidden width of a block's MLP over embed_dim."},
-             {"net.ffn_dim", ffn_dim, from_to(0, kMost),
-              "Hidden width of a block's MLP; 0: mlp_ratio times embed_dim."},
-             {"net.norm_eps", norm_eps, positive("use 1e-6"), "Added to the variance in norms."},
-             {"net.seq_length", seq_length, from_to(1, kMost), "Tokens of a sample."},
-             {"net.vocab_size", vocab_size, from_to(1, kMost),
-              "Words; tables are padded to a multiple of 128 times layout.tp."},
-             {"net.tie_embeddings", tie_embeddings, "The head shares the embedding's weight."},
-             {"net.dropout", dropout, within("[)", 0, 1, "e.g. 0.1"),
-              "Dropout of the embedding, of attention's and the MLP's results and, if policy.attention is "
-              "unfused, of "
-              "attention weights; drawn independently of the layout."}});
+  to.insert(
+      to.end(),
+      {{"net.embed_dim", embed_dim, kNetSize, "Width of a token."},
+       {"net.depth", depth, kNetSize, "Transformer blocks."},
+       {"net.num_heads", num_heads, kNetSize, "Attention heads."},
+       {"net.num_kv_heads", num_kv_heads, from_to(0, kMost),
+        "Heads of keys and values (grouped-query attention); 0: num_heads."},
+       {"net.mlp_ratio", mlp_ratio, kNetSize, "Hidden width of a block's MLP over embed_dim."},
+       {"net.ffn_dim", ffn_dim, from_to(0, kMost),
+        "Hidden width of a block's MLP; 0: mlp_ratio times embed_dim."},
+       {"net.norm_eps", norm_eps, positive("use 1e-6"), "Added to the variance in norms."},
+       {"net.seq_length", seq_length, from_to(1, kMost), "Tokens of a sample."},
+       {"net.attended_tokens", attended_tokens, from_to(0, kMost),
+        "Tokens that attend to each other where samples are packed, for predictions with --engine; 0: all."},
+       {"net.vocab_size", vocab_size, from_to(1, kMost),
+        "Words; tables are padded to a multiple of 128 times layout.tp."},
+       {"net.tie_embeddings", tie_embeddings, "The head shares the embedding's weight."},
+       {"net.dropout", dropout, within("[)", 0, 1, "e.g. 0.1"),
+        "Dropout of the embedding, of attention's and the MLP's results and, if policy.attention is "
+        "unfused, of "
+        "attention weights; drawn independently of the layout."}});
 }
 
 void GptSpec::add_rows(KeyRows& to) {
@@ -49,12 +52,25 @@ void LlamaSpec::add_rows(KeyRows& to) {
   experts.add_rows(to);
 }
 
+namespace {
+
+void check_packing(const WordsSpec& n, const SpecCheck& check) {
+  check.that(n.attended_tokens <= n.seq_length, "net.attended_tokens", "is above net.seq_length",
+             "give the mean length of a document, or 0");
+}
+
+}  // namespace
+
 void WordsSpec::check(const SpecCheck& check) const {
+  check_packing(*this, check);
   check.divides(num_heads, embed_dim, "net.num_heads", "net.embed_dim");
   check.divides(kv_heads(), num_heads, "net.num_kv_heads", "net.num_heads");
 }
 
 void LlamaSpec::check(const SpecCheck& check) const {
+  check_packing(*this, check);
+  check.that(attended_tokens == 0 || window() == 0, "net.attended_tokens",
+             "and net.sliding_window both limit what a token attends to", "leave one of the two out");
   for (const auto& [given, key] : {std::pair{kv_heads() != num_heads, "net.num_kv_heads"},
                                    {head_dim > 0, "net.head_dim"},
                                    {qk_norm, "net.qk_norm"},

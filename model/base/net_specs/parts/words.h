@@ -19,6 +19,7 @@ struct WordsSpec
   int64_t ffn_dim = 0;  // hidden width of the MLP; 0 = mlp_ratio * embed_dim
   double norm_eps = 1e-6;
   int64_t seq_length = 2048;
+  int64_t attended_tokens = 0;  // of packed samples: a token's document; 0 = all (settings_of_others.h)
   int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
   bool tie_embeddings = false;  // the head shares the embedding's weight
   double dropout = 0.0;         // of hidden states and attention weights

@@ -1,0 +1,13 @@
+// Settings of runs that other engines make and published tables hold: Isobar's own engine neither runs nor
+// prices them, `isobar predict --engine` does.
+#pragma once
+#include "model/base/spec/spec.h"
+
+namespace isobar {
+
+/// Throws ConfigError for policy.amp mxfp8 and nvfp4, policy.offloaded_layers and net.attended_tokens.
+void refuse_settings_of_others(const RunSpec& spec);
+/// The nearest run without them: fp8, all activations on the device, whole samples.
+RunSpec without_settings_of_others(RunSpec spec);
+
+}  // namespace isobar
