@@ -160,7 +160,7 @@ void note_unread(const MegatronArguments& a, LoggedRun& r) {
   };
   for (const char* name : {"pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers",
                            "decoder_last_pipeline_num_layers", "optimizer_cpu_offload", "cpu_optimizer",
-                           "cpu_offloading", "fine_grained_activation_offloading"})
+                           "cpu_offloading_weights", "fine_grained_activation_offloading"})
     if (a.said(name)) note(name);
   for (const char* name : {"sequence_parallel_size", "ds_sequence_parallel_size"})  // of DeepSpeed's fork
     if (a.number(name, 1) > 1) note(name);
@@ -182,6 +182,7 @@ void read_arguments(const MegatronArguments& a, std::optional<double> deepspeed,
   count("kv_heads", "num_key_value_heads");  // of DeepSpeed's forks
   count("vocab", "padded_vocab_size");
   count("seq_len", "seq_length");
+  count("offloaded_layers", "cpu_offloading_num_layers");  // of activations, unless weights are noted
   count("gpus", "world_size");
   count("tp", "tensor_model_parallel_size");
   count("cp", "context_parallel_size", 1);

@@ -120,6 +120,7 @@ void read_experiment(const json& j, LoggedRun& r) {
   r.set("recompute", recompute.empty() ? "none" : recompute);
   if (recompute == "full" && word(m, "activations_checkpoint_method") == "block")
     count("recomputed_layers", "activations_checkpoint_num_layers");
+  if (yes("cpu_offloading")) count("offloaded_layers", "cpu_offloading_num_layers");
   const std::string optimizer = m.contains("optim") ? word(m["optim"], "name") : "";
   r.set("zero_stage", optimizer.find("distributed") != std::string::npos ? "1" : "0");
   r.set("attention_kernel", yes("use_flash_attention") || yes("transformer_engine") ? "flash2" : "fused");
