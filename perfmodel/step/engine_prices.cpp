@@ -118,6 +118,10 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   if (s.policy.offloaded_layers > 0 && !e.axes.offload)
     throw ConfigError(s.file, "policy.offloaded_layers",
                       e.name + " keeps no activations in host memory (" + e.file + ")", "set it to 0");
+  if (s.policy.offloaded_layers > 0 && (s.layout.pp > 1 || s.policy.recompute != Recompute::none))
+    throw ConfigError(s.file, "policy.offloaded_layers",
+                      "goes with neither layout.pp nor policy.recompute on " + e.name,
+                      "set it to 0, or layout.pp to 1 and policy.recompute to none");
   if (std::find(e.axes.zero.begin(), e.axes.zero.end(), s.policy.zero) == e.axes.zero.end())
     throw ConfigError(s.file, "policy.zero",
                       e.name + " has no ZeRO stage " + std::to_string(s.policy.zero) + " (" + e.file + ")",

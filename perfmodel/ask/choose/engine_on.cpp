@@ -199,6 +199,10 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
     one.policy.zero = zero;
     consider(one, "policy.zero", std::to_string(zero));
   }
+  const bool offloads = parts_->engine && parts_->engine->axes.offload;
+  if (offloads && given.layout.pp == 1 && given.policy.recompute == Recompute::none)
+    if (const auto l = parts_->offloaded(given))
+      consider(l->spec, "policy.offloaded_layers", printed("%g", l->spec.policy.offloaded_layers));
   for (int64_t times = 2; times <= kMostTimes && !best; times *= 2)
     for (int64_t LayoutSpec::*axis : {&LayoutSpec::dp, &LayoutSpec::tp, &LayoutSpec::pp}) {
       RunSpec one = given;
@@ -224,7 +228,12 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, spec.net, parts_->engine);
-  found = parts_->searched(spec, parts_->machine, space, kRepriced, q.progress);
+  std::optional<DoesNotFit> nothing;  // without offloading
+  try {
+    found = parts_->searched(spec, parts_->machine, space, kRepriced, q.progress);
+  } catch (const DoesNotFit& e) {
+    nothing = e;
+  }
   // The policy that this engine runs fastest, of each (dp, tp, cp, pp, ep)
   std::map<std::array<int64_t, 5>, EngineLayout> best;
   const auto consider = [&](EngineLayout l) {
@@ -239,6 +248,7 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
     if (parts_->fits(l)) consider(std::move(l));
   }
   for (EngineLayout& l : parts_->offloading(spec, space)) consider(std::move(l));
+  if (best.empty() && nothing) throw DoesNotFit(*nothing);
   std::vector<EngineLayout> ranked;
   for (auto& [axes, l] : best) ranked.push_back(std::move(l));
   if (ranked.empty())

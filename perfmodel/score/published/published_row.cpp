@@ -163,6 +163,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
                                  {"zbv", Schedule::zb_2p}});
   r.stages_together = said(row, "synchronised_optimizer");
   const double layers_a_stage = std::max(1.0, std::ceil(r.layers / r.pp));
+  r.schedule_stated = !is_unsaid(row, "schedule");
   r.vpp_stated = !row.text("vpp").empty();
   r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
   if (r.pp == 1) r.vpp = 1;

@@ -138,8 +138,11 @@ void fill_virtual_stages(std::vector<PublishedRun>& runs) {
     if (r.vpp_stated) stated[key(r)].insert(r.vpp);
   for (PublishedRun& r : runs) {
     const auto known = stated.find(key(r));
-    if (r.vpp_stated || r.pp == 1 || r.schedule != Schedule::one_f_one_b || known == stated.end()) continue;
-    if (known->second.size() == 1) r.vpp = *known->second.begin();
+    if (r.schedule_stated || r.vpp_stated || r.pp == 1 || known == stated.end()) continue;
+    if (known->second.size() != 1) continue;
+    r.vpp = *known->second.begin();
+    r.schedule = r.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+    r.unsaid.erase("schedule");
   }
 }
 

@@ -79,7 +79,7 @@ struct PublishedRun {
   double recomputed = 1;        // share of the layers with full recomputation
   double offloaded_layers = 0;  // with activations in host memory
   Schedule schedule = Schedule::one_f_one_b;
-  bool vpp_stated = false;
+  bool schedule_stated = false, vpp_stated = false;
   const ForeignEngine* runs_on = nullptr;  // null: not said
   Habits habits;                           // of that engine
   /// Columns that the row leaves out though they matter, and that are read as usual (choices.h):

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/score/counts/net_counts.h"
 #include "perfmodel/score/counts/step_model.h"
@@ -59,7 +60,7 @@ TEST(PublishedSpec, ClosedFormsCountTheFlopsOfThePlan) {
     const double attention =
         (is_fused(r.attention) ? c.attention_s * wide : c.scores_s * r.gpu->reached(r.precision)) *
         r.micro_batches() * r.layers * ranks;
-    LayoutModel model(spec, machine);
+    LayoutModel model(without_settings_of_others(spec), machine);
     const LayoutCost plan = model.cost(layout_of(spec));
     EXPECT_NEAR((matrices + attention) / plan.flops, 1, 0.01) << r.id << " " << r.layout();
   }

@@ -90,8 +90,9 @@ struct OnGb200 {
   Machine machine = load_machine(kShippedConfigs + "machines/gb200-nvl72.yaml");
   EngineOn nemo{llama_of({}), machine, {"nemo"}};
   EngineAnswer with(const std::vector<std::string>& set) const {
-    std::vector<std::string> all{"layout.dp=8", "train.global_batch=64", "policy.micro_batch=1",
-                                 "policy.amp=bf16"};
+    std::vector<std::string> all{"layout.dp=8",           "layout.tp=1",          "layout.pp=1",
+                                 "train.global_batch=64", "policy.micro_batch=1", "policy.amp=bf16",
+                                 "policy.recompute=none"};
     all.insert(all.end(), set.begin(), set.end());
     return nemo.own(llama_of(all)).answer;
   }
@@ -111,6 +112,8 @@ TEST(SettingsOfOthers, MoveStepAndMemoryAsTheyShould) {
   const EngineAnswer host = on.with({"policy.offloaded_layers=16"});
   EXPECT_LT(host.memory.value, bf16.memory.value);
   EXPECT_GE(host.step.value, bf16.step.value);
+  EXPECT_THROW(on.with({"policy.offloaded_layers=4", "policy.recompute=full"}), ConfigError);
+  EXPECT_THROW(on.with({"policy.offloaded_layers=4", "layout.pp=2"}), ConfigError);
   const Machine hopper = load_machine(kShippedConfigs + "machines/dgx-h100.yaml");
   const EngineOn there(llama_of({}), hopper, {"nemo"});
   EXPECT_THROW(there.own(llama_of({"policy.amp=nvfp4", "policy.micro_batch=1"})), ConfigError);
@@ -128,8 +131,9 @@ TEST(SettingsOfOthers, ASearchOffloadsAsFewLayersAsMakeItFit) {
   q.keep.fix("zero=3");
   q.keep.fix("recompute=none");
   q.keep.fix("micro_batch=4");
-  RunSpec large = load_run_spec(kShippedConfigs + "models/llama3-70b.yaml",
-                                {"layout.dp=64", "train.global_batch=256", "policy.amp=bf16"});
+  RunSpec large = load_run_spec(
+      kShippedConfigs + "models/llama3-70b.yaml",
+      {"layout.dp=64", "layout.tp=1", "layout.pp=1", "train.global_batch=256", "policy.amp=bf16"});
   large.run.device = RunDevice::cuda;
   SearchResult found;
   const EngineLayout best = on.nemo.best(large, q, found).front();
