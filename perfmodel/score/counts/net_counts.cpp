@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "model/base/spec/settings_of_others.h"
 #include "perfmodel/layouts/sections.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/score/published/published_spec.h"
@@ -151,6 +152,7 @@ struct HashOfKey {
 NetCounts planned(const PublishedRun& r, const Cut& cut) {
   RunSpec spec = r.asked ? r.asked->spec : RunSpec{};
   if (!r.asked) spec.net = net_of(r);
+  spec = without_settings_of_others(std::move(spec));  // the run has them
   spec.file = r.id;
   spec.policy.amp = r.precision <= Precision::tf32 ? Amp::none : Amp::bf16;
   spec.policy.attention = AttentionKind::flash;
