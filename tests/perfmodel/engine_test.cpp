@@ -83,7 +83,7 @@ TEST(Engines, BadFilesNameFileAndKey) {
   refused("family", "familly", "familly");
   refused("tensor,", "tensors,", "overlaps");
   refused("mean: 0.7", "mean: 7", "tuned.mean");
-  refused("zero: [0, 1]", "zero: [0, 4]", "axes.zero");
+  refused("zero: [0, 1, 3]", "zero: [0, 4]", "axes.zero");
   refused("nv-nemo: 0.75", "nv-nemo: much", "campaigns.nv-nemo");
 }
 
