@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
 #include "model/data/fields/channels.h"
+#include "model/data/fields/field_file.h"
 #include "model/inference/channel_loss.h"
 
 namespace isobar::engine {
@@ -24,13 +25,62 @@ std::vector<inference::NetChannel> with_statistics(const std::vector<std::string
   return channels;
 }
 
+/// Fields have one grid and one step; rows of tables and words have none.
+inference::NetPlaces places_of_fields(const data::Dataset& set, const data::Coordinates& at) {
+  if (set.shape().of_table || set.shape().words > 0) return {};
+  const auto finite = [](const std::vector<double>& axis) {
+    return std::all_of(axis.begin(), axis.end(), [](double x) { return std::isfinite(x); });
+  };
+  inference::NetPlaces places{.hours = hours_ahead(set)};
+  if (finite(at.latitude) && finite(at.longitude))
+    places.latitude = at.latitude, places.longitude = at.longitude;
+  return places;
+}
+
+/// A net of fields learns how far ahead to predict; months differ in length.
+void require_step(double net, double have, const std::string& file) {
+  if (std::abs(have - net) > 0.25 * net)
+    throw ConfigError(file, "data.dt",
+                      printed("is %g hours in these data, and %g in those of the net", have, net),
+                      "give data of the same step, or choose it from both: data.time_step");
+}
+
+/// A net of fields learns what lies where: elsewhere its errors say nothing of it.
+void require_grid(const inference::NetPlaces& net, const inference::NetPlaces& have,
+                  const std::string& file) {
+  if (net.latitude.empty() || have.latitude.empty()) return;
+  const auto described = [](const inference::NetPlaces& p) {
+    return data::FieldInfo{.path = "the net", .latitude = p.latitude, .longitude = p.longitude};
+  };
+  if (const std::string other = data::other_grid(described(net), described(have)); !other.empty())
+    throw ConfigError(file, "data", other, "give data on the net's grid, or put them on it: cdo remapbil");
+}
+
+void require_same(const std::vector<inference::NetChannel>& want,
+                  const std::vector<inference::NetChannel>& got, const char* key, const std::string& file) {
+  for (size_t c = 0; c < std::max(want.size(), got.size()); ++c) {
+    const std::string number = "channel " + std::to_string(c) + " of these data is ";
+    if (c >= want.size() || c >= got.size() || want[c].name != got[c].name)
+      throw ConfigError(file, key,
+                        number + (c < got.size() ? got[c].name : "none") + ", and of the net " +
+                            (c < want.size() ? want[c].name : "none"),
+                        "give data of the same channels in the same order");
+    if (!data::same_unit(want[c].units, got[c].units))
+      throw ConfigError(
+          file, key,
+          number + got[c].name + " in '" + got[c].units + "', and of the net in '" + want[c].units + "'",
+          "convert the data, or mend the attribute units: ncap2, ncatted");
+  }
+}
+
 }  // namespace
 
 inference::NetChannels channels_of_data(const data::Dataset& set) {
   const data::ChannelNames names = set.channels();
   const data::Coordinates at = set.coordinates();
   inference::NetChannels channels{with_statistics(names.inputs, at.input_units, set.input_statistics()),
-                                  with_statistics(names.targets, at.units, set.target_statistics())};
+                                  with_statistics(names.targets, at.units, set.target_statistics()),
+                                  places_of_fields(set, at)};
   if (set.shape().classes > 0) channels.targets.at(0).classes = set.class_names();
   return channels;
 }
@@ -41,24 +91,15 @@ double hours_ahead(const data::Dataset& set) {
 
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file) {
   const inference::NetChannels have = channels_of_data(set);
-  const auto same = [&](const std::vector<inference::NetChannel>& want,
-                        const std::vector<inference::NetChannel>& got, const char* key) {
-    for (size_t c = 0; c < std::max(want.size(), got.size()); ++c) {
-      const std::string number = "channel " + std::to_string(c) + " of these data is ";
-      if (c >= want.size() || c >= got.size() || want[c].name != got[c].name)
-        throw ConfigError(file, key,
-                          number + (c < got.size() ? got[c].name : "none") + ", and of the net " +
-                              (c < want.size() ? want[c].name : "none"),
-                          "give data of the same channels in the same order");
-      if (!data::same_unit(want[c].units, got[c].units))
-        throw ConfigError(
-            file, key,
-            number + got[c].name + " in '" + got[c].units + "', and of the net in '" + want[c].units + "'",
-            "convert the data, or mend the attribute units: ncap2, ncatted");
-    }
-  };
-  same(net.inputs, have.inputs, "data.inputs");
-  same(net.targets, have.targets, "data.targets");
+  require_same(net.inputs, have.inputs, "data.inputs", file);
+  require_targets(net, set, file);
+  require_step(net.places.hours, have.places.hours, file);
+}
+
+void require_targets(const inference::NetChannels& net, const data::Dataset& set, const std::string& file) {
+  const inference::NetChannels have = channels_of_data(set);
+  require_same(net.targets, have.targets, "data.targets", file);
+  require_grid(net.places, have.places, file);
 }
 
 namespace {

@@ -13,8 +13,10 @@ inference::NetChannels channels_of_data(const data::Dataset& set);
 double hours_ahead(const data::Dataset& set);
 
 /// Throws ConfigError, which names `file`, unless the data have the net's channels in its order, in its
-/// units.
+/// units, on its grid and in its steps.
 void require_channels(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);
+/// The same of targets alone, in any step: what a climatology needs
+void require_targets(const inference::NetChannels& net, const data::Dataset& set, const std::string& file);
 
 /// Throws ConfigError, which names `file`, if a net computes distances, positions or hours and the data have
 /// others, or if it names its channels and they come in another order.

@@ -7,7 +7,6 @@
 
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
-#include "model/data/fields/field_file.h"
 #include "model/engine/channels_of_data.h"
 #include "model/plan/layout.h"
 
@@ -57,26 +56,6 @@ void require_what_follows(const RunSpec& spec, const data::Dataset& set) {
                     "give longer files or a shorter data.dt, or leave the buffer out");
 }
 
-/// A net of fields learns what lies where and how far ahead: a loss elsewhere says nothing of it.
-void require_alike(const RunSpec& spec, const data::Dataset& train, const data::Dataset& valid) {
-  if (train.shape().of_table || train.shape().words > 0) return;
-  const auto described = [](const std::string& path, const data::Dataset& set) {
-    const data::Coordinates c = set.coordinates();
-    return data::FieldInfo{.path = path, .latitude = c.latitude, .longitude = c.longitude};
-  };
-  const double want = hours_ahead(train), have = hours_ahead(valid);
-  if (std::abs(have - want) > 0.25 * want)  // months differ in length
-    throw ConfigError(
-        spec.data.valid, "data.valid",
-        printed("is of other steps: data.dt is %g hours there, and %g in ", have, want) + spec.data.train,
-        "give validation data of the same step, or choose it from both: data.time_step");
-  const data::FieldInfo a = described(spec.data.train, train), b = described(spec.data.valid, valid);
-  if (a.latitude.empty() || b.latitude.empty()) return;
-  if (const std::string other = data::other_grid(a, b); !other.empty())
-    throw ConfigError(spec.data.valid, "data.valid", other,
-                      "give validation data on the grid of data.train, or put them on it: cdo remapbil");
-}
-
 }  // namespace
 
 RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const data::Statistics* known)
@@ -119,10 +98,8 @@ RankData::RankData(const RunSpec& spec, const plan::Plan& plan, int rank, const 
   valid_set_ = data::open_dataset(spec.data, spec.data.valid, data::Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
   require_fit(spec, *valid_set_, spec.data.valid);
-  if (!spec.data.train.empty() && !spec.data.valid.empty()) {
+  if (!spec.data.train.empty() && !spec.data.valid.empty())
     require_channels(channels_of_data(*train_set_), *valid_set_, spec.data.valid);
-    require_alike(spec, *train_set_, *valid_set_);
-  }
   if (reads)
     valid_loader_.emplace(*valid_set_, data::LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
 }

@@ -10,6 +10,7 @@
 #include "model/base/latitude.h"
 #include "model/base/step_tensor.h"
 #include "model/base/text/progress.h"
+#include "model/engine/channels_of_data.h"
 #include "model/forecast/net_and_data.h"
 #include "model/forecast/sample_tensors.h"
 #include "model/inference/forecaster.h"
@@ -121,7 +122,9 @@ std::unique_ptr<data::Dataset> open_for_climatology(const VerifyQuestion& q, con
   one.later = 0;
   const data::Statistics physical;
   try {
-    return data::open_dataset(d, d.train, data::Split::train, one, &physical);
+    auto past = data::open_dataset(d, d.train, data::Split::train, one, &physical);
+    engine::require_targets(n.state.channels, *past, d.train);
+    return past;
   } catch (const ConfigError& e) {
     if (!q.climatology.empty()) throw;
     why_not = e.what();  // the training data may no longer exist; all else works without

@@ -135,6 +135,18 @@ std::vector<NetChannel> channels_from(const Fields& f, const std::string& key, c
   return channels;
 }
 
+json to_json(const NetPlaces& p) {
+  json j = {{"latitude", p.latitude}, {"longitude", p.longitude}};
+  if (std::isfinite(p.hours)) j["hours"] = p.hours;
+  return j;
+}
+
+NetPlaces places_from(const Fields& f) {
+  NetPlaces p{f.numbers("latitude", -1e300, 1e300), f.numbers("longitude", -1e300, 1e300)};
+  if (f.has("hours")) p.hours = f.number("hours", -1e300, 1e300);
+  return p;
+}
+
 std::string own_digest(json j) {
   j.erase("sha256");
   return sha256_hex(j.dump());
@@ -167,6 +179,7 @@ CheckpointState state_from(const json& j, const std::string& file) {
   if (f.has("channels")) {
     const Fields channels = f.object("channels");
     state.channels = {channels_from(channels, "inputs", file), channels_from(channels, "targets", file)};
+    if (f.has("places")) state.channels.places = places_from(f.object("places"));
   }
   const Fields files = f.object("files");
   for (const auto& [name, entry] : files.all().items()) {
@@ -184,9 +197,11 @@ std::string text_of(const CheckpointState& state) {
   json j = {{"schema", state.schema},         {"step", t.step},
             {"spec", to_json(state.spec)},    {"plateau", to_json(t.plateau)},
             {"early_stop", to_json(t.early)}, {"files", json::object()}};
-  if (state.channels.known())
+  if (state.channels.known()) {
     j["channels"] = {{"inputs", to_json(state.channels.inputs)},
                      {"targets", to_json(state.channels.targets)}};
+    j["places"] = to_json(state.channels.places);
+  }
   if (t.loss_scale > 0)
     j.update({{"updates", t.updates}, {"loss_scale", t.loss_scale}, {"good_steps", t.good_steps}});
   for (const auto& [name, f] : state.files) j["files"][name] = {{"bytes", f.bytes}, {"digest", f.digest}};

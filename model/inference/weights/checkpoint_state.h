@@ -3,7 +3,8 @@
 //
 //   {"schema": 2, "step": 100, "spec": {…}, "plateau": {…},
 //    "files": {"model.safetensors": {"bytes", "digest"}},
-//    "channels": {"inputs": [{"name", "units", "mean", "std"}], "targets": […]}, "sha256": of all the rest}
+//    "channels": {"inputs": [{"name", "units", "mean", "std"}], "targets": […]},
+//    "places": {"hours", "latitude", "longitude"}, "sha256": of all the rest}
 //
 //   write_atomically(dir / "state.json", text_of(state));
 //   const CheckpointState state = read_state(dir);          // with checks: state_of (open_checkpoint.h)

@@ -1,10 +1,12 @@
 // Inputs and targets of a net by channel: names, units, and the mean and standard deviation of its training
-// data. Stored in a checkpoint's state.json, so that forecasts need no training data.
+// data, and where and how far ahead those were. Stored in a checkpoint's state.json, so that forecasts need
+// no training data.
 //
 //   normalise(state.channels.inputs, points, samples, physical, x);       // x = (physical - mean) / std
 //   denormalise(state.channels.targets, points, samples, prediction);     // y * std + mean, in place
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,8 +18,15 @@ struct NetChannel {
   std::vector<std::string> classes = {};  // class names of a class target, if the data have them
 };
 
+/// Degrees of rows and columns, and hours from the newest input to the first target; {} and NaN: unknown
+struct NetPlaces {
+  std::vector<double> latitude, longitude;
+  double hours = std::numeric_limits<double>::quiet_NaN();
+};
+
 struct NetChannels {
   std::vector<NetChannel> inputs, targets;  // in the net's order
+  NetPlaces places = {};                    // unknown in files before December 2026
   bool known() const { return !targets.empty(); }
 };
 

@@ -1,4 +1,4 @@
-// Nets that compute distances and positions on a grid of their own refuse data that lie elsewhere.
+// Nets refuse data that lie elsewhere than their own grid, or than the data that they were trained on.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -107,6 +107,70 @@ TEST_F(Places, HoursAndChannelsOfAnAuroraAreThoseOfTheNet) {
   taken(net, other);
   other.latitude = steps_from(50, -0.5, 14);
   refused(net, other, "latitudes are 50 to 43.5");
+}
+
+/// A vit has no grid of its own: its checkpoint says where and how far ahead its data were.
+class TrainedPlaces : public Places {
+ protected:
+  void SetUp() override {
+    write_placed(dir_ / "train.nc", at_);
+    const Ended e = train(dir_ / "train.nc", 1);
+    ASSERT_EQ(e.code, 0) << e.text;
+  }
+  Ended train(const std::string& data, int64_t steps, const Words& more = {}) {
+    return Child(train_words(tiny(),
+                             {"data.train=" + data, "data.targets=[a,b]", "data.train_fraction=0.5",
+                              "net.img_height=16", "net.img_width=16", "net.in_channels=6",
+                              "net.out_channels=2", "train.global_batch=2", "train.checkpoint_every=1",
+                              "train.steps=" + std::to_string(steps), "run.threads=1", "run.out=" + run_},
+                             more))
+        .wait();
+  }
+  Ended on(const PlacedFields& at, const Words& words) {
+    write_placed(dir_ / "other.nc", at);
+    return Child(Words{command()} + words + Words{dir_ / "other.nc"}).wait();
+  }
+  void everywhere_refused(const PlacedFields& at, const std::string& says) {
+    const Words forecast = {"forecast", run_, "--force", "-o", dir_ / "f.nc", "--data"};
+    for (const Words& words : {forecast, Words{"verify", run_, "--data"},
+                               Words{"jacobian", run_, "--force", "-o", dir_ / "j.nc", "--data"}}) {
+      const Ended e = on(at, words);
+      EXPECT_EQ(e.code, 2) << e.text;
+      EXPECT_NE(e.text.find(says), std::string::npos) << e.text;
+    }
+  }
+  const PlacedFields at_{steps_from(60, -1, 16), steps_from(0, 1, 16)};
+  const std::string run_ = dir_ / "trained";
+};
+
+TEST_F(TrainedPlaces, AreThoseOfForecasts) {
+  PlacedFields other = at_;
+  other.longitude = steps_from(-360, 1, 16);
+  const Ended same = on(other, {"forecast", run_, "-o", dir_ / "f.nc", "--data"});
+  EXPECT_EQ(same.code, 0) << same.text;
+  other.longitude = steps_from(100, 1, 16);
+  everywhere_refused(other, "longitudes are 100 to 115, and those of the net 0 to 15");
+  other = at_, other.latitude = steps_from(45, 1, 16);  // the same rows, the south first
+  other.hours = 6;
+  const Ended turned = on(other, {"forecast", run_, "--force", "-o", dir_ / "f.nc", "--data"});
+  EXPECT_EQ(turned.code, 0) << turned.text;
+  other = at_, other.hours = 1;
+  everywhere_refused(other, "'data.dt': is 1 hours in these data, and 6 in those of the net");
+}
+
+TEST_F(TrainedPlaces, AreThoseOfAClimatologyAndAResume) {
+  PlacedFields other = at_;
+  other.latitude = steps_from(30, -1, 16);
+  const std::string says = "latitudes are 30 to 15, and those of the net 60 to 45";
+  const Ended e = on(other, {"verify", run_, "--climatology"});
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find(says), std::string::npos) << e.text;
+  const Ended resumed = train(dir_ / "other.nc", 2, {"--resume", run_});
+  EXPECT_EQ(resumed.code, 2) << resumed.text;
+  EXPECT_NE(resumed.text.find(says), std::string::npos) << resumed.text;
+  other = at_, other.hours = 1;  // a climatology of all hours
+  const Ended hourly = on(other, {"verify", run_, "--climatology"});
+  EXPECT_EQ(hourly.code, 0) << hourly.text;
 }
 
 }  // namespace
