@@ -20,6 +20,7 @@
 #include "model/engine/host/host.h"
 #include "model/engine/train.h"
 #include "model/inference/arena.h"
+#include "perfmodel/ask/search.h"
 
 namespace {
 
@@ -179,6 +180,9 @@ int guarded(int argc, char** argv) {
     return run(argc, argv);
   } catch (const cli::ExitCode& e) {
     return e.code;
+  } catch (const perf::DoesNotFit& e) {
+    std::fprintf(stderr, "isobar: %s\n", e.what());
+    return 4;
   } catch (const ConfigError& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 2;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model/base/text/printed.h"
 #include "reports/answers/prediction_text.h"
 #include "reports/answers/training_text.h"
 
@@ -24,6 +25,14 @@ Unit unit_paid(const perf::LayoutChoice& c) {
 
 Cell percent(double share) {
   return std::isnan(share) ? number(kNone, 0) : text(rounded(100 * share, 0) + " %");
+}
+
+/// The memory of a layout that may not fit
+std::string doubtful_memory(const perf::LayoutChoice& c) {
+  constexpr double kSurely = 0.9;
+  if (c.fits >= kSurely) return "";
+  return printed("; %s of %.3g GB a rank, fits with %.0f %%", with_interval(c.memory.scaled(1e-9)).c_str(),
+                 1e-9 * c.there, 100 * c.fits);
 }
 
 }  // namespace
@@ -74,7 +83,7 @@ std::string layouts_text(const std::vector<perf::ComparedRow>& rows) {
   for (const perf::ComparedRow& r : rows)
     out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " + perf::layout_text(r.choice.spec) +
            ", global batch " + std::to_string(r.choice.spec.train.global_batch) +
-           (r.limit ? "; " + r.limit->text() : "") + "\n";
+           (r.limit ? "; " + r.limit->text() : "") + doubtful_memory(r.choice) + "\n";
   return out;
 }
 

@@ -183,8 +183,10 @@ std::vector<std::string> changes_of(const std::vector<perf::Scheduled>& all, con
 nlohmann::json json_of(const std::vector<perf::Scheduled>& all) {
   nlohmann::json out = nlohmann::json::array();
   const std::vector<perf::Scheduled> worth = perf::worth_it(all);
+  const perf::Scheduled& best = perf::advised(all);
   for (const perf::Scheduled& s : all) {
     nlohmann::json j = json_of(s.training);
+    j["advised"] = &s == &best;
     j["machine"] = s.choice.machine.name;
     j["gpus"] = s.choice.ranks();
     j["global_batch"] = s.choice.spec.train.global_batch;

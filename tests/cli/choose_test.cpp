@@ -72,6 +72,31 @@ TEST_F(Choose, AnEnginesSearchGoesOnAfterANumberThatFitsNothing) {
   EXPECT_GT(j[2].at("step_s"), 0);
 }
 
+// Misfits end with code 4 in every command, and are said once.
+TEST_F(Choose, WhatDoesNotFitEndsWithFour) {
+  const std::string on = shipped("models/llama3-70b.yaml") + " --machine dgx-h100 ";
+  const std::string layout = "--set layout.tp=2 --set layout.pp=1 --set policy.recompute=none ";
+  struct Case {
+    std::string asks, words, part;
+  };
+  for (const auto& [asks, words, part] :
+       {Case{"budget", "--tokens 1T --deadline 10d --gpus 1", "no layout on 1 fits"},
+        {"emit", "--for megatron --gpus 1", "no layout on 1 fits"},
+        {"compare", "--what-if price*2 --gpus 1", "no layout on 1 fits"},
+        {"emit", layout + "--for megatron", "does not fit: a rank needs "},
+        {"compare", layout + "--machine dgx-b200", "dgx-h100: does not fit: a rank needs "}}) {
+    const Answer a = isobar(asks, on + words);
+    EXPECT_EQ(a.code, 4) << asks << ": " << a.out;
+    EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
+    EXPECT_TRUE(asks == "compare" || a.out.find(part) == a.out.rfind(part)) << a.out;
+  }
+  const Answer rows = isobar("compare", on + layout + "--machine dgx-b200");
+  EXPECT_NE(rows.out.find(" of 85.5 GB a rank, fits with 0 %"), std::string::npos) << rows.out;
+  const json none = data("budget", on + "--tokens 1T --deadline 10d --gpus 1");
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_TRUE(none[0].contains("does_not_fit")) << none;
+}
+
 // Each row equals the machine's own answer, and the chances are those of two log-normal numbers.
 TEST_F(Choose, MachinesStandSideBySide) {
   for (const char* engine : {"", " --engine nemo"}) {
@@ -158,6 +183,7 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
   ASSERT_GE(all.size(), 2u);
   int64_t before = 0;
   bool late = false, in_time = false;
+  int64_t advised = 0;
   for (const json& one : all) {
     EXPECT_GT(one.at("gpus"), before);
     before = one.at("gpus");
@@ -167,10 +193,13 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
     EXPECT_LT(one.at("useful"), 1);
     EXPECT_EQ(one.at("chance_in_time") > 0.5, days < 10);
     EXPECT_NEAR(one.at("price").get<double>(), days * 24 * before * 3, 1e-6 * one.at("price").get<double>());
+    if (one.at("advised")) advised = one.at("gpus");
     late = late || one.at("chance_in_time") < 0.1;
     in_time = in_time || one.at("chance_in_time") >= 0.9;
   }
   EXPECT_TRUE(late && in_time);
+  EXPECT_NE(isobar("budget", words).out.find("\n" + std::to_string(advised) + " x dgx-h100: "),
+            std::string::npos);
   const Answer said = isobar("budget", words + "--budget 2k");
   EXPECT_EQ(said.code, 0) << said.out;
   for (const char* part : {"No number of GPUs keeps deadline and budget 9 times in 10. The likeliest: ",

@@ -237,6 +237,18 @@ Asked asked(const AskArguments& a) {
   return q;
 }
 
+namespace {
+
+// Ends with the exit code of what does not fit, after the answer has been printed.
+void refuse_too_large(const perf::LayoutChoice& c, const std::string& of) {
+  if (!c.too_large()) return;
+  std::fprintf(stderr, "isobar: %sdoes not fit: a rank needs %.3g GB or more of %.3g\n", of.c_str(),
+               1e-9 * c.memory.lower, 1e-9 * c.there);
+  throw CLI::RuntimeError(kDoesNotFit);
+}
+
+}  // namespace
+
 void print_run(const Asked& q) {
   if (q.rates && perf::device_of(q.spec, q.machine()) != perf::Device::accelerator)
     throw ConfigError(q.command, "--rates", "is for accelerators",
@@ -293,6 +305,7 @@ void print_comparison(const Asked& q) {
       say_page(q.out, report::write_machines_page(q.out, report::name_of_file(q.spec), c.rows));
   }
   unanswered.end();
+  for (const perf::ComparedRow& r : c.rows) refuse_too_large(r.choice, r.name + ": ");
 }
 
 namespace {
@@ -313,6 +326,14 @@ std::vector<perf::Scheduled> rows_of(const std::vector<perf::Scheduled>& all, co
   return out;
 }
 
+void print_no_schedule(const Asked& q, const std::vector<perf::NoAnswer>& none) {
+  json out = json::array();
+  Unanswered unanswered(q.json);
+  for (const perf::NoAnswer& n : none) unanswered.say(n, out);
+  if (q.json) print_json(out);
+  unanswered.end();
+}
+
 }  // namespace
 
 void print_schedule(const Asked& q) {
@@ -324,17 +345,18 @@ void print_schedule(const Asked& q) {
   std::vector<perf::NoAnswer> none;
   std::vector<perf::Scheduled> all;
   std::map<std::string, std::unique_ptr<perf::Chooser>> choosers;
-  std::exception_ptr why;
-  for (const perf::Machine& m : machines) try {
+  for (const perf::Machine& m : machines) {
+    const size_t said = none.size();
+    try {
       auto& chooser = choosers[m.name] = std::make_unique<perf::Chooser>(q.spec, m, q.engine, q.options);
       for (perf::Scheduled& s : perf::schedule(*chooser, q.spec, q.question, none))
         all.push_back(std::move(s));
-    } catch (const ConfigError& e) {
-      why = std::current_exception();
-      if (machines.size() > 1) none.push_back(perf::no_answer(m.name, 0, e));
+    } catch (const ConfigError& e) {  // each number of --gpus may have said why
+      if (none.size() == said) none.push_back(perf::no_answer(m.name, 0, e));
     }
+  }
+  if (all.empty()) return print_no_schedule(q, none);
   for (const perf::NoAnswer& n : none) say(n);
-  if (all.empty()) std::rethrow_exception(why);
   if (q.json) return print_json(report::json_of(all));
   const perf::Scheduled& best = perf::advised(all);
   const perf::Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
@@ -384,7 +406,11 @@ std::string emitted_of(const Asked& q, const perf::LayoutChoice& c) {
 
 void print_emitted(const Asked& q) {
   const perf::Chooser chooser(q.spec, q.machine(), q.engine, q.options);
-  if (q.question.gpus.empty()) return print_text(emitted_of(q, chooser.own(q.spec)));
+  if (q.question.gpus.empty()) {
+    const perf::LayoutChoice own = chooser.own(q.spec);
+    print_text(emitted_of(q, own));
+    return refuse_too_large(own, "");
+  }
   constexpr size_t kTried = 20;
   perf::LayoutQuestion question = q.question;
   question.top = kTried;

@@ -32,6 +32,8 @@ struct LayoutChoice {
   ErrorParts errors = {};               // of the step's logarithm; of another engine all is `own`
 
   int64_t ranks() const { return spec.layout.world(); }
+  /// Memory is known only to a factor of other engines: a certain excess, as of answer_run
+  bool too_large() const { return memory.lower > there; }
   double score() const { return step.value / fits / static_cast<double>(spec.train.global_batch); }
   Known samples_per_s() const { return step.inverse(static_cast<double>(spec.train.global_batch)); }
   /// Price of a sample, by the machine file; 0: the file has none.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
@@ -71,7 +72,7 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
 std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q,
                                 std::vector<NoAnswer>& none) {
   std::vector<Scheduled> all;
-  std::string why = "no number up to " + std::to_string(kMost) + " can be shared";
+  std::exception_ptr why;
   bool bad = false;
   const auto consider = [&](int64_t gpus) -> const Scheduled* {
     try {
@@ -80,8 +81,9 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
       all.push_back(scheduled(chooser.best(spec, gpus, one).front(), q));
       return &all.back();
     } catch (const ConfigError& e) {  // too few for the net, or not a divisor of the batch: go on
-      why = e.what();
-      bad = bad || dynamic_cast<const DoesNotFit*>(&e) == nullptr;
+      const bool wrong = dynamic_cast<const DoesNotFit*>(&e) == nullptr;
+      if (!why || (wrong && !bad)) why = std::current_exception();  // bad input outranks a misfit
+      bad = bad || wrong;
       if (!q.gpus.empty()) none.push_back(no_answer(chooser.machine().name, gpus, e));
       return nullptr;
     }
@@ -101,10 +103,7 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
       for (int64_t eighth = 1; eighth < 4; ++eighth)
         if (const int64_t gpus = made / 2 + eighth * made / 8; gpus % host == 0) consider(gpus);
   }
-  if (all.empty()) {
-    if (bad) throw ConfigError(spec.file, "--deadline", why, "give --gpus N that can be shared");
-    throw DoesNotFit(spec.file, "--deadline", why, "name a machine with more memory");
-  }
+  if (all.empty()) std::rethrow_exception(why);
   std::sort(all.begin(), all.end(),
             [](const Scheduled& a, const Scheduled& b) { return a.choice.ranks() < b.choice.ranks(); });
   return all;

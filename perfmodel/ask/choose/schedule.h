@@ -27,7 +27,7 @@ struct Scheduled {
 };
 /// The best layout of each number of accelerators, fewest first. Without question.gpus the numbers are
 /// doublings from one host until a deadline is met 9 times in 10, and the eighths below the last. Numbers of
-/// the question without an answer go to `none`; throws DoesNotFit where no number has one.
+/// the question without an answer go to `none`; where no number has one, that of the first is thrown.
 std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q,
                                 std::vector<NoAnswer>& none);
 /// The rows of one or more machines that no other row beats in both days and price.
