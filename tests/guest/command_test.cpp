@@ -138,14 +138,15 @@ TEST(GuestCommand, FlagsAreWhatEmitWrites) {
   for (size_t at; (at = want.find(" \\\n")) != std::string::npos;) want.replace(at, 3, " ");
   want.pop_back();
   EXPECT_EQ(guest_command(s, {}, {}), "torchrun pretrain_gpt.py " + want + " --lr 1e-4");
-  for (const char* key : {"layout.tp", "policy.recompute", "train.global_batch"})
+  for (const char* key : {"layout.tp", "policy.recompute", "policy.bucket_mb", "train.global_batch"})
     EXPECT_TRUE(reaches_command(key, s)) << key;
-  for (const char* key : {"train.lr", "data.workers", "policy.bucket_mb"})
+  for (const char* key : {"train.lr", "data.workers", "train.seed"})
     EXPECT_FALSE(reaches_command(key, s)) << key;
   s.run.engine = "deepspeed";
   s.run.out = "runs/a b";
   EXPECT_NE(guest_command(s, {}, {}).find("--deepspeed_config 'runs/a b/deepspeed.json'"), std::string::npos);
   EXPECT_EQ(flags_of(s).text, perf::emitted(s, "deepspeed"));
+  EXPECT_FALSE(reaches_command("policy.recompute", s)) << "it is the model's";
   s.run.command = "a";
   EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("{flags}"), std::string::npos);
 }

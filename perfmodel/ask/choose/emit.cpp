@@ -39,6 +39,24 @@ bool llama(const RunSpec& s) {
   return s.net.kind() == LlamaSpec::kKind;
 }
 
+std::string real(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", x);
+  return text;
+}
+
+/// Gradients of a bucket, where the run says how large it is; 0: as the software chooses.
+int64_t bucket_elements(const PolicySpec& p) {
+  if (p.bucket_mb == PolicySpec{}.bucket_mb) return 0;
+  return std::max<int64_t>(1, std::llround(p.bucket_mb * 1e6 / 4));
+}
+
+void refuse_offloaded_parameters(const RunSpec& s, const char* target) {
+  if (s.policy.offload_parameters)
+    refuse(s, "policy.offload_parameters", std::string("is none of ") + target + "'s options",
+           "set it to false");
+}
+
 /// Options, one a line, for a shell.
 class Options {
  public:
@@ -116,12 +134,6 @@ int64_t layers_offloaded(const RunSpec& s) {
   return static_cast<int64_t>(std::ceil(s.policy.offloaded_layers));
 }
 
-std::string real(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.7g", x);
-  return text;
-}
-
 // The balance loss of a sample is Megatron's seq_aux_loss.
 void add_experts(const LlamaSpec& n, Options& o) {
   const ExpertsSpec& x = n.experts;
@@ -148,11 +160,19 @@ void add_experts(const LlamaSpec& n, Options& o) {
   if (x.routed_scaling_factor != 1) o.set("moe-router-topk-scaling-factor", real(x.routed_scaling_factor));
 }
 
+// An option of whole numbers
+std::string rotary_base(const RunSpec& s, double theta) {
+  if (theta != std::round(theta))
+    refuse(s, "net.rope_theta", real(theta) + " is no whole number, as Megatron's --rotary-base is",
+           "round it");
+  return std::to_string(std::llround(theta));
+}
+
 // Latent attention has YaRN there by default.
 void add_rotary(const RunSpec& s, const LlamaSpec& n, Options& o) {
   const RotarySpec& r = n.rotary;
   const bool yarn = r.scaling == RopeScaling::yarn;
-  o.set("position-embedding-type", "rope").set("rotary-base", real(r.theta));
+  o.set("position-embedding-type", "rope").set("rotary-base", rotary_base(s, r.theta));
   if (n.latent.any()) o.set("rope-type", yarn ? "yarn" : "rope");
   if (r.factor == 1) return;
   const RotarySpec usual;
@@ -180,6 +200,22 @@ void add_latent(const LatentSpec& l, Options& o) {
   o.set("v-head-dim", l.v_head_dim);
 }
 
+// Megatron's own defaults are a dropout of 0.1 and 1e-5 in norms; its vocabulary is the tokenizer's.
+void add_what_differs(const RunSpec& s, const WordsSpec& n, Options& o) {
+  const bool of_weights = s.policy.attention == AttentionKind::unfused;
+  o.set("vocab-size", n.vocab_size).set("norm-epsilon", real(n.norm_eps));
+  o.set("hidden-dropout", real(n.dropout)).set("attention-dropout", real(of_weights ? n.dropout : 0));
+}
+
+// The optimizer on the host is Megatron's precision-aware one, which shards its states.
+void add_offload(const RunSpec& s, Options& o) {
+  refuse_offloaded_parameters(s, "Megatron");
+  if (!s.policy.offload_optimizer) return;
+  if (s.policy.zero == 0)
+    refuse(s, "policy.offload_optimizer", "is of Megatron's distributed optimizer", "set policy.zero to 1");
+  o.flag("optimizer-cpu-offload").flag("use-precision-aware-optimizer");
+}
+
 std::string megatron(const RunSpec& s) {
   const WordsSpec& n = words_of(s, "Megatron");
   refuse_beyond_megatron(s);
@@ -190,6 +226,7 @@ std::string megatron(const RunSpec& s) {
   o.set("num-attention-heads", n.num_heads);
   if (n.kv_heads() != n.num_heads) o.flag("group-query-attention").set("num-query-groups", n.kv_heads());
   o.set("seq-length", n.seq_length).set("max-position-embeddings", n.seq_length);
+  add_what_differs(s, n, o);
   if (llama(s)) o.flag("swiglu").set("normalization", "RMSNorm").flag("disable-bias-linear");
   if (llama(s)) add_rotary(s, s.net.llama(), o);
   if (llama(s) && s.net.llama().window() > 0)  // keys before a token's own
@@ -217,6 +254,8 @@ std::string megatron(const RunSpec& s) {
         .flag("no-gradient-accumulation-fusion")
         .set("ckpt-format", "fsdp_dtensor");
   if (p.overlap && l.dp > 1) o.flag("overlap-grad-reduce");
+  if (const int64_t bucket = bucket_elements(p); bucket > 0) o.set("ddp-bucket-size", bucket);
+  if (p.main_grads_dtype == GradientType::bf16) o.flag("grad-reduce-in-bf16");
   if (p.recompute == Recompute::selective) o.set("recompute-granularity", "selective");
   if (p.recompute == Recompute::full)
     o.set("recompute-granularity", "full")
@@ -228,12 +267,29 @@ std::string megatron(const RunSpec& s) {
   if (p.amp == Amp::mxfp8) o.set("fp8-format", "e4m3").set("fp8-recipe", "mxfp8");
   if (p.amp == Amp::nvfp4) o.set("fp4-format", "e2m1").set("fp4-recipe", "nvfp4");
   if (p.offloaded_layers > 0) o.set("cpu-offloading-num-layers", layers_offloaded(s));
-  if (p.offload_optimizer) o.flag("optimizer-cpu-offload");
+  add_offload(s, o);
   o.set("attention-backend", name_of(p.attention));
   return o.text() + "\n";
 }
 
 // ---- NeMo 2 (nemo.lightning.MegatronStrategy, as overrides of a recipe) ----
+
+// NeMo's recipes have fused attention, no dropout, and all on the device.
+void add_beyond_recipe(const RunSpec& s, const WordsSpec& n, Options& o) {
+  const PolicySpec& p = s.policy;
+  if (p.attention == AttentionKind::unfused)
+    refuse(s, "policy.attention", "unfused is none of NeMo's recipes", "set it to flash");
+  refuse_offloaded_parameters(s, "NeMo");
+  if (n.dropout > 0) o.set("model.config.hidden_dropout", real(n.dropout));
+  if (p.main_grads_dtype == GradientType::bf16) o.set("trainer.plugins.grad_reduce_in_fp32", "False");
+  if (const int64_t bucket = bucket_elements(p); bucket > 0)
+    o.set("trainer.strategy.ddp.bucket_size", bucket);
+  if (!p.offload_optimizer) return;
+  if (p.zero == 0)
+    refuse(s, "policy.offload_optimizer", "is of NeMo's distributed optimizer", "set policy.zero to 1");
+  o.set("optim.config.optimizer_cpu_offload", "True").set("optim.config.optimizer_offload_fraction", "1.0");
+  o.set("optim.config.use_precision_aware_optimizer", "True");
+}
 
 std::string nemo(const RunSpec& s) {
   const WordsSpec& n = words_of(s, "NeMo");
@@ -264,6 +320,7 @@ std::string nemo(const RunSpec& s) {
   if (p.offloaded_layers > 0)
     o.set("model.config.cpu_offloading", "True")
         .set("model.config.cpu_offloading_num_layers", layers_offloaded(s));
+  add_beyond_recipe(s, n, o);
   return o.text() + "\n";
 }
 
@@ -271,18 +328,44 @@ std::string nemo(const RunSpec& s) {
 
 std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
   struct Flavor {
-    int64_t layers, dim;
+    int64_t layers, dim, heads, hidden;
     const char* name;
   };
-  for (const Flavor& f :
-       {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
-    if (llama(s) && !s.net.llama().has_experts() && !s.net.llama().qk_norm && !s.net.llama().attention_bias &&
-        !s.net.llama().latent.any() && s.net.llama().window() == 0 &&
+  for (const Flavor& f : {Flavor{32, 4096, 32, 14336, "llama3_8b"},
+                          {80, 8192, 64, 28672, "llama3_70b"},
+                          {126, 16384, 128, 53248, "llama3_405b"}})
+    if (llama(s) && n.num_heads == f.heads && n.kv_heads() == 8 && n.hidden() == f.hidden &&
+        n.vocab_size == 128256 && !n.tie_embeddings && n.dropout == 0 &&
+        s.net.llama().rotary.theta == 500000 && !s.net.llama().has_experts() && !s.net.llama().qk_norm &&
+        !s.net.llama().attention_bias && !s.net.llama().latent.any() && s.net.llama().window() == 0 &&
         s.net.llama().rotary.scaling == RopeScaling::llama3 && f.layers == s.net.blocks() &&
         f.dim == n.embed_dim)
       return f.name;
   refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",
          "emit for megatron, or write a torchtitan configuration of this net");
+}
+
+void refuse_beyond_titan(const RunSpec& s) {
+  const LayoutSpec& l = s.layout;
+  const PolicySpec& p = s.policy;
+  if (l.cp > 1 && p.cp_kind != CpKind::allgather)
+    refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of torchtitan's", "--fix cp_kind=allgather");
+  if (l.order != LayoutSpec{}.order)
+    refuse(s, "layout.order", l.order + " is none of torchtitan's", "--fix order=tp-cp-dp-pp");
+  if (p.attention == AttentionKind::unfused)
+    refuse(s, "policy.attention", "unfused is none of torchtitan's", "set it to flash");
+  if (p.recompute == Recompute::full &&
+      (p.recompute_method != RecomputeMethod::uniform || p.recompute_num_layers != 1))
+    refuse(s, "policy.recompute_num_layers", "is none of torchtitan's: it recomputes each block",
+           "set recompute_method to uniform, and it to 1");
+  if (p.main_grads_dtype == GradientType::bf16)
+    refuse(s, "policy.main_grads_dtype", "bf16 is none of torchtitan's", "set it to fp32");
+  if (bucket_elements(p) > 0 || (!p.overlap && l.dp > 1))
+    refuse(s, p.overlap ? "policy.bucket_mb" : "policy.overlap", "is none of torchtitan's options",
+           "leave it out");
+  if (p.offload_optimizer != p.offload_parameters)
+    refuse(s, p.offload_optimizer ? "policy.offload_optimizer" : "policy.offload_parameters",
+           "alone is none of torchtitan's", "set both or none of offload_optimizer and offload_parameters");
 }
 
 std::string torchtitan(const RunSpec& s) {
@@ -294,8 +377,7 @@ std::string torchtitan(const RunSpec& s) {
   const bool shards = p.zero >= 2 || l.cp > 1;  // torchtitan folds cp into FSDP's shards
   if (l.cp > 1 && p.zero < 2)
     refuse(s, "policy.zero", "0 with cp is none of torchtitan's: it shards over dp * cp", "--fix zero=2..3");
-  if (p.offload_optimizer)
-    refuse(s, "policy.offload_optimizer", "alone is none of torchtitan's", "set it to false");
+  refuse_beyond_titan(s);
   refuse_offloaded_layers(s, "torchtitan");
   if (p.amp != Amp::bf16 && p.amp != Amp::none)
     refuse(s, "policy.amp", name_of(p.amp) + " is a converter of torchtitan's model, no option",
@@ -318,6 +400,7 @@ std::string torchtitan(const RunSpec& s) {
   o.set("parallelism.data_parallel_replicate_degree", shards ? 1 : l.dp);
   o.set("parallelism.data_parallel_shard_degree", shards ? l.dp : 1);
   if (shards) o.set("parallelism.fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
+  if (p.offload_parameters) o.flag("training.enable_cpu_offload");
   o.set("parallelism.tensor_parallel_degree", l.tp);
   if (l.tp > 1)
     o.flag(p.sequence_parallel ? "parallelism.enable_sequence_parallel"
@@ -337,6 +420,26 @@ std::string torchtitan(const RunSpec& s) {
 }
 
 // ---- DeepSpeed (a ds_config.json, 0.19) ----
+
+// Settings of the model's code, which the file does not have
+std::string of_model(const RunSpec& s) {
+  const PolicySpec& p = s.policy;
+  std::string text;
+  const auto add = [&](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
+  if (p.recompute != Recompute::none) add("recompute " + name_of(p.recompute));
+  if (p.sequence_parallel && s.layout.tp > 1) add("sequence_parallel");
+  if (p.attention == AttentionKind::unfused) add("unfused attention");
+  return text.empty() ? "" : "; the model's code says: " + text;
+}
+
+// Sizes and places of DeepSpeed's gradients and states
+void add_states(const PolicySpec& p, json& j) {
+  json& zero = j["zero_optimization"];
+  if (p.offload_optimizer) zero["offload_optimizer"] = {{"device", "cpu"}};
+  if (p.offload_parameters) zero["offload_param"] = {{"device", "cpu"}};
+  if (const int64_t bucket = bucket_elements(p); bucket > 0) zero["reduce_bucket_size"] = bucket;
+  if (p.main_grads_dtype == GradientType::bf16) j["data_types"] = {{"grad_accum_dtype", "bf16"}};
+}
 
 std::string deepspeed(const RunSpec& s, const std::string& comment) {
   const LayoutSpec& l = s.layout;
@@ -359,9 +462,9 @@ std::string deepspeed(const RunSpec& s, const std::string& comment) {
             {"bf16", {{"enabled", p.amp == Amp::bf16}}},
             {"fp16", {{"enabled", p.amp == Amp::fp16}}},
             {"zero_optimization", {{"stage", p.zero}, {"overlap_comm", p.overlap}}}};
-  if (!comment.empty()) j["_comment"] = comment;
+  if (!comment.empty()) j["_comment"] = comment + of_model(s);
   if (s.train.grad_clip > 0) j["gradient_clipping"] = s.train.grad_clip;
-  if (p.offload_optimizer) j["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
+  add_states(p, j);
   if (l.tp > 1) j["tensor_parallel"] = {{"autotp_size", l.tp}};
   if (l.cp > 1) j["sequence_parallel_size"] = l.cp;
   return json_text(j, 2) + "\n";

@@ -92,6 +92,69 @@ TEST(Emit, WhatTheSoftwareLacksIsRefusedWithItsNearest) {
   EXPECT_NE(refusal(llama({"layout.pp=2"}), "deepspeed").find("--fix pp=1"), std::string::npos);
 }
 
+std::string refused(const std::vector<std::string>& set, const std::string& target) {
+  try {
+    return "emitted: " + emitted(llama(set), target, "a comment");
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+}
+
+// Megatron's defaults are other ones, and some of its options need others.
+TEST(Emit, MegatronGetsWhatItsDefaultsAreNot) {
+  const std::string text =
+      emitted(llama({"net.rope_theta=10000000", "policy.zero=1", "policy.offload_optimizer=true",
+                     "net.dropout=0.1", "policy.bucket_mb=40", "policy.main_grads_dtype=bf16"}),
+              "megatron");
+  for (const char* one :
+       {"--rotary-base 10000000 ", "--norm-epsilon 1e-05 ", "--vocab-size 128256 ", "--hidden-dropout 0.1 ",
+        "--attention-dropout 0 ", "--optimizer-cpu-offload ", "--use-precision-aware-optimizer ",
+        "--ddp-bucket-size 10000000 ", "--grad-reduce-in-bf16 "})
+    EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
+  EXPECT_NE(refused({"policy.offload_optimizer=true", "policy.zero=0"}, "megatron").find("policy.zero"),
+            std::string::npos);
+  EXPECT_NE(refused({"net.rope_theta=10000.5"}, "megatron").find("net.rope_theta"), std::string::npos);
+}
+
+// A key of the policy is said, or refused by name.
+TEST(Emit, NoKeyOfThePolicyIsDropped) {
+  const std::vector<std::string> both = {"layout.dp=2", "policy.zero=3", "policy.offload_optimizer=true",
+                                         "policy.offload_parameters=true"};
+  struct Case {
+    const char* target;
+    std::vector<std::string> set;
+    const char* part;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"deepspeed", both, "offload_param\""},
+           {"torchtitan", both, "--training.enable_cpu_offload"},
+           {"megatron", both, "'policy.offload_parameters'"},
+           {"nemo", both, "'policy.offload_parameters'"},
+           {"torchtitan",
+            {"layout.dp=2", "policy.zero=3", "policy.offload_optimizer=true"},
+            "'policy.offload_optimizer': alone"},
+           {"nemo", {"policy.offload_optimizer=true"}, "optim.config.optimizer_cpu_offload=True"},
+           {"torchtitan", {"layout.cp=2", "policy.zero=3", "policy.cp_kind=ring"}, "'policy.cp_kind'"},
+           {"torchtitan", {"policy.zero=0", "policy.attention=unfused"}, "'policy.attention'"},
+           {"nemo", {"policy.attention=unfused"}, "'policy.attention'"},
+           {"deepspeed",
+            {"policy.attention=unfused"},
+            "the model's code says: recompute full, unfused attention"},
+           {"torchtitan",
+            {"policy.zero=0", "policy.recompute_method=block", "policy.recompute_num_layers=4"},
+            "'policy.recompute_num_layers'"},
+           {"torchtitan", {"policy.zero=0", "policy.main_grads_dtype=bf16"}, "'policy.main_grads_dtype'"},
+           {"nemo", {"policy.main_grads_dtype=bf16"}, "trainer.plugins.grad_reduce_in_fp32=False"},
+           {"deepspeed", {"policy.main_grads_dtype=bf16"}, "\"grad_accum_dtype\": \"bf16\""},
+           {"torchtitan", {"policy.zero=0", "policy.bucket_mb=50"}, "'policy.bucket_mb'"},
+           {"nemo", {"policy.bucket_mb=50"}, "trainer.strategy.ddp.bucket_size=12500000"},
+           {"deepspeed", {"policy.bucket_mb=50"}, "\"reduce_bucket_size\": 12500000"},
+           {"torchtitan", {"policy.zero=0", "net.num_kv_heads=4"}, "is none of torchtitan's llama3"},
+           {"torchtitan", {"policy.zero=0", "net.dropout=0.1"}, "is none of torchtitan's llama3"}})
+    EXPECT_NE(refused(c.set, c.target).find(c.part), std::string::npos) << c.part << "\n"
+                                                                        << refused(c.set, c.target);
+}
+
 TEST(Emit, DeepSpeedsBatchIsTheProductOfItsParts) {
   const auto j = nlohmann::json::parse(
       emitted(llama({"layout.dp=4", "policy.micro_batch=2", "policy.zero=3"}), "deepspeed"));
