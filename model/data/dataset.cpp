@@ -61,7 +61,9 @@ class FileDataset : public Dataset {
     };
     Coordinates c{.latitude = first(info.latitude, shape_.target.height),
                   .longitude = first(info.longitude, shape_.target.width),
-                  .no_degrees = info.no_degrees};
+                  .no_degrees = info.no_degrees,
+                  .rows = info.shape.height,
+                  .columns = info.shape.width};
     // Files with different reference dates have no common time axis: better none than a wrong one.
     const bool one_axis = std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
       const FieldInfo& f = file->info();

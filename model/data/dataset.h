@@ -80,6 +80,7 @@ struct Coordinates {
   std::vector<double> latitude, longitude;  // degrees of rows and columns, of a table's samples; {}: unknown
   std::vector<double> times;                // of a table's samples
   std::string no_degrees;                   // why they are empty, if the files have other axes
+  int64_t rows = 0, columns = 0;            // of the files' grid, the first of which are read; 0: unknown
   std::string time_units, calendar;         // "": times are unknown
   std::vector<std::string> units, input_units;  // may be empty
 };

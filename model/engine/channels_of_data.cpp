@@ -31,7 +31,7 @@ inference::NetPlaces places_of_fields(const data::Dataset& set, const data::Coor
   const auto finite = [](const std::vector<double>& axis) {
     return std::all_of(axis.begin(), axis.end(), [](double x) { return std::isfinite(x); });
   };
-  inference::NetPlaces places{.hours = hours_ahead(set)};
+  inference::NetPlaces places{.rows = at.rows, .columns = at.columns, .hours = hours_ahead(set)};
   if (finite(at.latitude) && finite(at.longitude))
     places.latitude = at.latitude, places.longitude = at.longitude;
   return places;
@@ -48,12 +48,22 @@ void require_step(double net, double have, const std::string& file) {
 /// A net of fields learns what lies where: elsewhere its errors say nothing of it.
 void require_grid(const inference::NetPlaces& net, const inference::NetPlaces& have,
                   const std::string& file) {
-  if (net.latitude.empty() || have.latitude.empty()) return;
+  constexpr const char* kMend = "give data on the net's grid, or put them on it: cdo remapbil";
+  if (net.latitude.empty() || have.latitude.empty()) {
+    // Archives without coordinates may be cropped by a row beforehand, as ERA5's 721 rows.
+    const bool sized = net.rows > 0 && have.rows > 0;
+    if (sized && (std::abs(net.rows - have.rows) > 1 || std::abs(net.columns - have.columns) > 1))
+      throw ConfigError(file, "data",
+                        printed("its grid of %ld x %ld is not that of the net's data, %ld x %ld", have.rows,
+                                have.columns, net.rows, net.columns),
+                        kMend);
+    return;
+  }
   const auto described = [](const inference::NetPlaces& p) {
     return data::FieldInfo{.path = "the net", .latitude = p.latitude, .longitude = p.longitude};
   };
   if (const std::string other = data::other_grid(described(net), described(have)); !other.empty())
-    throw ConfigError(file, "data", other, "give data on the net's grid, or put them on it: cdo remapbil");
+    throw ConfigError(file, "data", other, kMend);
 }
 
 void require_same(const std::vector<inference::NetChannel>& want,

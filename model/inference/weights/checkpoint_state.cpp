@@ -136,13 +136,14 @@ std::vector<NetChannel> channels_from(const Fields& f, const std::string& key, c
 }
 
 json to_json(const NetPlaces& p) {
-  json j = {{"latitude", p.latitude}, {"longitude", p.longitude}};
+  json j = {{"latitude", p.latitude}, {"longitude", p.longitude}, {"rows", p.rows}, {"columns", p.columns}};
   if (std::isfinite(p.hours)) j["hours"] = p.hours;
   return j;
 }
 
 NetPlaces places_from(const Fields& f) {
   NetPlaces p{f.numbers("latitude", -1e300, 1e300), f.numbers("longitude", -1e300, 1e300)};
+  if (f.has("rows")) p.rows = f.count("rows", 0), p.columns = f.count("columns", 0);
   if (f.has("hours")) p.hours = f.number("hours", -1e300, 1e300);
   return p;
 }

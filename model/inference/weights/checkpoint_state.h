@@ -4,7 +4,7 @@
 //   {"schema": 2, "step": 100, "spec": {…}, "plateau": {…},
 //    "files": {"model.safetensors": {"bytes", "digest"}},
 //    "channels": {"inputs": [{"name", "units", "mean", "std"}], "targets": […]},
-//    "places": {"hours", "latitude", "longitude"}, "sha256": of all the rest}
+//    "places": {"hours", "rows", "columns", "latitude", "longitude"}, "sha256": of all the rest}
 //
 //   write_atomically(dir / "state.json", text_of(state));
 //   const CheckpointState state = read_state(dir);          // with checks: state_of (open_checkpoint.h)

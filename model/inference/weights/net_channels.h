@@ -18,9 +18,11 @@ struct NetChannel {
   std::vector<std::string> classes = {};  // class names of a class target, if the data have them
 };
 
-/// Degrees of rows and columns, and hours from the newest input to the first target; {} and NaN: unknown
+/// Degrees of rows and columns, the size of the files' grid, and hours from the newest input to the first
+/// target; {}, 0 and NaN: unknown
 struct NetPlaces {
   std::vector<double> latitude, longitude;
+  int64_t rows = 0, columns = 0;
   double hours = std::numeric_limits<double>::quiet_NaN();
 };
 

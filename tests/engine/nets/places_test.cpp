@@ -173,5 +173,34 @@ TEST_F(TrainedPlaces, AreThoseOfAClimatologyAndAResume) {
   EXPECT_EQ(hourly.code, 0) << hourly.text;
 }
 
+// Files of HDF5 without coordinates tell the size of their grid, of which a net may read a part.
+TEST(PlacesOfHdf5, AreTheSizeOfTheGrid) {
+  const Folder dir;
+  const auto make = [&](const std::string& name, int64_t rows) {
+    const Ended e = Child({command(), "data", "make", dir / name, "--height", std::to_string(rows), "--width",
+                           "32", "--channels", "4", "--samples-per-year", "6"})
+                        .wait();
+    EXPECT_EQ(e.code, 0) << e.text;
+  };
+  make("a", 17), make("b", 32), make("c", 16);
+  const Ended trained =
+      train_command({"data.train=" + (dir / "a/train"), "data.valid=" + (dir / "a/valid"),
+                     "net.img_height=16", "net.img_width=32", "train.steps=1", "train.checkpoint_every=1",
+                     "run.threads=1", "run.out=" + (dir / "run")});
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  const auto forecast = [&](const std::string& set) {
+    return Child({command(), "forecast", dir / "run", "--force", "-o", dir / "f.nc", "--data", dir / set})
+        .wait();
+  };
+  for (const char* same : {"a/test", "c/test"}) {
+    const Ended e = forecast(same);
+    EXPECT_EQ(e.code, 0) << e.text;
+  }
+  const Ended other = forecast("b/test");
+  EXPECT_EQ(other.code, 2) << other.text;
+  EXPECT_NE(other.text.find("its grid of 32 x 32 is not that of the net's data, 17 x 32"), std::string::npos)
+      << other.text;
+}
+
 }  // namespace
 }  // namespace isobar
