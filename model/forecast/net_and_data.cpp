@@ -34,6 +34,11 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   if (!n.state.checkable())
     throw ConfigError(n.checkpoint.string(), "", "was written before checkpoints said what their net is",
                       "train it again, or resume it for a step");
+  if (n.state.spec.net.words())
+    throw ConfigError(
+        n.checkpoint.string(), "net.kind",
+        n.state.spec.net.kind() + " predicts words, and forecasts are numbers",
+        "take the checkpoint of a net of fields or numbers, or continue a text: isobar generate");
   n.state.spec = with_data(n.state.spec, from, data, samples);
   const bool own = n.state.channels.known();
   if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may no longer exist

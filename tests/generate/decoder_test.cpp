@@ -219,8 +219,18 @@ TEST(Generate, BadInputEndsWithALineThatTeaches) {
     EXPECT_NE(e.text.find(says), std::string::npos) << e.text;
     EXPECT_EQ(std::count(e.text.begin(), e.text.end(), '\n'), 1) << e.text;
   }
-  const Ended e = Child({command(), "generate", gpt, "--prompt", "5 6 7", "--tokens", "62"}).wait();
-  EXPECT_EQ(e.code, 0) << e.text;
+  for (const Words& length : {Words{"--tokens", "62"}, Words{}}) {  // the usual 100 are what the net reads
+    const Ended e = Child(Words{command(), "generate", gpt, "--prompt", "5 6 7"} + length).wait();
+    EXPECT_EQ(e.code, 0) << e.text;
+    EXPECT_EQ(std::count(e.text.begin(), e.text.end(), ' '), 65) << e.text;
+  }
+  for (const Words& asks :
+       {Words{"forecast", "-o", dir / "f.nc"}, Words{"verify"}, Words{"jacobian", "-o", dir / "f.nc"}}) {
+    const Ended e = Child(Words{command()} + asks + Words{gpt}).wait();
+    EXPECT_EQ(e.code, 2) << e.text;
+    EXPECT_NE(e.text.find("step-00000001: 'net.kind': gpt predicts words"), std::string::npos) << e.text;
+    EXPECT_EQ(std::count(e.text.begin(), e.text.end(), '\n'), 1) << e.text;
+  }
 }
 
 }  // namespace

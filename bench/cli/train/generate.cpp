@@ -21,7 +21,7 @@ namespace {
 
 struct GenerateArguments {
   std::string from, prompt, tokenizer;
-  int64_t tokens = 100, threads = 0;
+  int64_t tokens = 0, threads = 0;  // tokens: 0, as many as usual
   inference::Draw draw;
   bool json = false;
 };
@@ -96,17 +96,22 @@ std::string text_of(const std::vector<int32_t>& tokens, const MaybeTokenizer& by
   return out;
 }
 
-void refuse_length(const GenerateArguments& a, size_t prompt, const WordsSpec& net) {
+/// Tokens to write after a prompt of this length; the last one is only written.
+int64_t tokens_to_write(const GenerateArguments& a, size_t prompt, const WordsSpec& net) {
+  constexpr int64_t kUsual = 100;
   if (prompt == 0)
     throw ConfigError("--prompt", "", "is empty", "give what the net is to continue, at least one token");
   const auto given = static_cast<int64_t>(prompt);
-  // The last token is only written.
-  if (given + a.tokens - 1 > net.seq_length)
+  const int64_t room = net.seq_length - given + 1;
+  const std::string more = " than net.seq_length, " + std::to_string(net.seq_length) +
+                           ", which is what this net was trained to read";
+  if (room < 1)
+    throw ConfigError("--prompt", std::to_string(given) + " tokens", "are more" + more, "shorten the prompt");
+  if (a.tokens > room)
     throw ConfigError("--tokens", std::to_string(a.tokens),
-                      "and the prompt's " + std::to_string(given) + " are more than net.seq_length, " +
-                          std::to_string(net.seq_length) + ", which is what this net was trained to read",
-                      given <= net.seq_length ? "give at most " + std::to_string(net.seq_length - given + 1)
-                                              : "shorten the prompt");
+                      "and the prompt's " + std::to_string(given) + " are more" + more,
+                      "give at most " + std::to_string(room));
+  return a.tokens > 0 ? a.tokens : std::min(kUsual, room);
 }
 
 void run_generate(const GenerateArguments& a) {
@@ -114,7 +119,7 @@ void run_generate(const GenerateArguments& a) {
   const inference::CheckpointState state = state_of_words(checkpoint);
   const MaybeTokenizer by = tokenizer_of(a, state.spec);
   const std::vector<int32_t> prompt = tokens_of(a.prompt, state.spec, by);
-  refuse_length(a, prompt.size(), *state.spec.net.words());
+  const int64_t tokens = tokens_to_write(a, prompt.size(), *state.spec.net.words());
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : engine::cores();
   omp_set_num_threads(threads);
   inference::Meeting one;
@@ -138,7 +143,7 @@ void run_generate(const GenerateArguments& a) {
   while (true) {
     made.push_back(inference::drawn(logits, a.draw, made.size()));
     say({made.back()});
-    if (static_cast<int64_t>(made.size()) == a.tokens) break;
+    if (static_cast<int64_t>(made.size()) == tokens) break;
     logits = net({&made.back(), 1});
   }
   const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
@@ -174,9 +179,8 @@ void add_generate_command(CLI::App& app) {
   c->add_option("RUN", a->from, "A run's directory (its last checkpoint), or one checkpoint")->required();
   c->add_option("--prompt", a->prompt, "What to continue: text, or numbers of tokens")->required();
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json of the net's data [bytes, or numbers]");
-  c->add_option("--tokens", a->tokens, "Tokens to write")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+  c->add_option("--tokens", a->tokens, "Tokens to write [100, or what net.seq_length leaves]")
+      ->check(CLI::Range(1, 1 << 24));
   c->add_option("--temperature", a->draw.temperature,
                 "Draw tokens, at this temperature [0: the most probable one]")
       ->check(number_in(0, 100));

@@ -95,6 +95,10 @@ void refuse_contradiction(const std::vector<std::string>& set, const std::string
 void refuse_to_replace(const std::string& out, bool force) {
   if (std::filesystem::exists(out) && !force)
     throw ConfigError(out, "", "is there already", "give another -o, or --force to replace it");
+  const std::filesystem::path folder = std::filesystem::path(out).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw ConfigError(out, "", "cannot be written: there is no folder " + folder.string(),
+                      "make it: mkdir -p");
 }
 
 CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more) {
