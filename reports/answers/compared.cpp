@@ -27,6 +27,13 @@ Cell percent(double share) {
   return std::isnan(share) ? number(kNone, 0) : text(rounded(100 * share, 0) + " %");
 }
 
+/// The currency of the rows that have a price
+std::string currency_of(const std::vector<perf::ComparedRow>& rows) {
+  for (const perf::ComparedRow& r : rows)
+    if (const auto& a = r.choice.machine.accelerator; a && a->price_per_hour > 0) return a->currency;
+  return "price";
+}
+
 /// The memory of a layout that may not fit
 std::string doubtful_memory(const perf::LayoutChoice& c) {
   constexpr double kSurely = 0.9;
@@ -41,7 +48,7 @@ Table compared(const std::vector<perf::ComparedRow>& rows) {
   const perf::LayoutChoice& first = rows.front().choice;
   const Unit paid = unit_paid(first);
   const TimeUnit u = unit_of(first.step.value);
-  const std::string currency = first.machine.accelerator ? first.machine.accelerator->currency : "price";
+  const std::string currency = currency_of(rows);
   const bool words = first.spec.net.words() != nullptr, trains = rows.front().training.has_value();
   Table t{
       .id = "machines",

@@ -97,6 +97,22 @@ TEST_F(Choose, WhatDoesNotFitEndsWithFour) {
   EXPECT_TRUE(none[0].contains("does_not_fit")) << none;
 }
 
+TEST_F(Choose, PricesAreComparedInOneCurrency) {
+  std::string euros = read_file(shipped("machines/dgx-a100.yaml"));
+  const size_t at = euros.find("currency: USD");
+  ASSERT_NE(at, std::string::npos);
+  write_atomically(dir_ / "euros.yaml", euros.replace(at, 13, "currency: EUR"));
+  const std::string both = kLlama + "--machine dgx-h100 --machine euros.yaml --gpus 8 ";
+  for (const auto& [asks, more] : {std::pair{"compare", ""}, {"budget", "--tokens 1T --deadline 30d"}}) {
+    const Answer a = isobar(asks, both + more);
+    EXPECT_EQ(a.code, 2) << a.out;
+    EXPECT_NE(a.out.find("'accelerator.currency': is EUR, and that of dgx-h100 USD"), std::string::npos)
+        << a.out;
+  }
+  const std::string cores = shipped("models/vit-tiny.yaml") + " --machine example-2core --machine dgx-h100";
+  EXPECT_NE(isobar("compare", cores).out.find("USD/1000 samples"), std::string::npos);
+}
+
 // Each row equals the machine's own answer, and the chances are those of two log-normal numbers.
 TEST_F(Choose, MachinesStandSideBySide) {
   for (const char* engine : {"", " --engine nemo"}) {

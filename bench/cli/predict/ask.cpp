@@ -204,6 +204,19 @@ void take_engine(Asked& q) {
   q.engine.engine = "isobar";
 }
 
+/// Prices of several machines are compared as numbers.
+void require_one_currency(const std::vector<perf::Machine>& machines) {
+  const perf::Machine* first = nullptr;
+  for (const perf::Machine& m : machines) {
+    if (!m.accelerator || m.accelerator->price_per_hour <= 0) continue;
+    if (!first) first = &m;
+    if (const std::string& other = first->accelerator->currency; m.accelerator->currency != other)
+      throw ConfigError(m.file, "accelerator.currency",
+                        "is " + m.accelerator->currency + ", and that of " + first->name + " " + other,
+                        "give price_per_hour of both in one currency");
+  }
+}
+
 }  // namespace
 
 Asked asked(const AskArguments& a) {
@@ -215,6 +228,7 @@ Asked asked(const AskArguments& a) {
     throw ConfigError(q.command, "--machine", "is missing",
                       "name a machine like dgx-h100, or a file of isobar calibrate");
   for (const std::string& file : a.machines) q.machines.push_back(perf::load_machine(file));
+  require_one_currency(q.machines);
   q.question = a.question, q.engine = a.engine;
   q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
   if (!q.engine.fit.empty()) perf::take_fit(q.machines.front(), q.engine);
