@@ -297,7 +297,7 @@ TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
   ASSERT_EQ(good.code, 0) << good.text;
   refused({dir / "run", "-o", dir / "a.nc"}, "name data: --data PATH");
   const std::string valid = dir / "set/valid";
-  refused({dir / "run", "--data", valid, "-o", dir / "no/such/a.nc"}, "cannot create it");
+  refused({dir / "run", "--data", valid, "-o", dir / "no/such/a.nc"}, "there is no folder");
   std::ofstream(dir / "there.nc") << "mine";
   refused({dir / "run", "--data", valid, "-o", dir / "there.nc"}, "is there already");
   EXPECT_EQ(text_of(dir / "there.nc"), "mine");
