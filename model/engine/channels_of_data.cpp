@@ -66,6 +66,12 @@ void require_grid(const inference::NetPlaces& net, const inference::NetPlaces& h
     throw ConfigError(file, "data", other, kMend);
 }
 
+std::string list_of_classes(const std::vector<std::string>& classes) {
+  std::string out;
+  for (const std::string& one : classes) out += (out.empty() ? "" : ", ") + (one.empty() ? "-" : one);
+  return out;
+}
+
 void require_same(const std::vector<inference::NetChannel>& want,
                   const std::vector<inference::NetChannel>& got, const char* key, const std::string& file) {
   for (size_t c = 0; c < std::max(want.size(), got.size()); ++c) {
@@ -80,6 +86,11 @@ void require_same(const std::vector<inference::NetChannel>& want,
           file, key,
           number + got[c].name + " in '" + got[c].units + "', and of the net in '" + want[c].units + "'",
           "convert the data, or mend the attribute units: ncap2, ncatted");
+    if (!want[c].classes.empty() && !got[c].classes.empty() && want[c].classes != got[c].classes)
+      throw ConfigError(file, key,
+                        number + got[c].name + " with the classes " + list_of_classes(got[c].classes) +
+                            ", and of the net with " + list_of_classes(want[c].classes),
+                        "number the classes as there: flag_values, flag_meanings");
   }
 }
 

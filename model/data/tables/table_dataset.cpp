@@ -207,8 +207,10 @@ std::unique_ptr<Dataset> whole_table(std::shared_ptr<const MappedTable> table, c
   if (want.classes > 0) check_classes(*table, want.classes, path, "data.valid", data.targets.back());
   const int64_t limit = data.limit_valid_samples, all = table->rows();
   const int64_t rows = limit > 0 ? std::min(limit, all) : all;
-  return std::make_unique<TableDataset>(std::move(table), path, 0, rows, Statistics(),
-                                        ChannelNames{data.inputs, data.targets}, want);
+  return std::make_unique<TableDataset>(
+      std::move(table), path, 0, rows, Statistics(), ChannelNames{data.inputs, data.targets}, want,
+      want.classes > 0 ? names_of_classes(path, data.targets.back(), want.classes)
+                       : std::vector<std::string>());
 }
 
 }  // namespace
@@ -243,7 +245,8 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
     const std::string& column = data.targets.back();
     check_classes(*training, want.classes, data.train, "data.train", column);
     if (other) check_classes(*table, want.classes, path, "data.valid", column);
-    class_names = names_of_classes(data.train, column, want.classes);
+    class_names = names_of_classes(other ? path : data.train, column, want.classes);
+    if (class_names.empty()) class_names = names_of_classes(data.train, column, want.classes);
   }
   const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table->rows();
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;

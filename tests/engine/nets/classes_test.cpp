@@ -49,6 +49,14 @@ std::string text_of_attribute(const std::string& path, const char* name, const c
   return out;
 }
 
+void set_meanings(const std::string& path, const std::string& meanings) {
+  int file = -1, id = -1;
+  ASSERT_EQ(nc_open(path.c_str(), NC_WRITE, &file), NC_NOERR) << path;
+  ASSERT_EQ(nc_inq_varid(file, "label", &id), NC_NOERR);
+  EXPECT_EQ(nc_put_att_text(file, id, "flag_meanings", meanings.size(), meanings.c_str()), NC_NOERR);
+  nc_close(file);
+}
+
 TEST(Classifier, LearnsUnderEveryLayoutAlikeAndForecastsWhatItsValidationSays) {
   const Folder dir;
   data::make_classes(dir / "data",
@@ -91,6 +99,20 @@ TEST(Classifier, LearnsUnderEveryLayoutAlikeAndForecastsWhatItsValidationSays) {
   EXPECT_NEAR(loss / 100, valid.at("loss").get<double>(), 2e-5);
   EXPECT_EQ(text_of_attribute(dir / "classes.nc", "label", "flag_meanings"),
             "pattern_0 pattern_1 pattern_2 pattern_3");
+
+  fs::copy(dir / "data/valid.nc", dir / "other.nc");
+  set_meanings(dir / "other.nc", "pattern_1 pattern_0 pattern_2 pattern_3");
+  Words validated = net.set;
+  validated.insert(validated.end(), {"data.valid=" + (dir / "other.nc"), "run.out=" + (dir / "other")});
+  for (const Words& words :
+       {Words{command(), "forecast", dir / "one", "-o", dir / "other-classes.nc", "--data", dir / "other.nc"},
+        train_words(net.config, validated)}) {
+    const Ended other = Child(words).wait();
+    EXPECT_EQ(other.code, 2) << other.text;
+    EXPECT_NE(other.text.find("pattern_1, pattern_0, pattern_2, pattern_3, and of the net with pattern_0, "),
+              std::string::npos)
+        << other.text;
+  }
 
   Reordered reordered(one,
                       [&] { return trained_to(dir / "again", {"policy.micro_batch=6"}, 1, 60, {}, net); });
