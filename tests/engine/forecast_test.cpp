@@ -298,6 +298,7 @@ TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
   refused({dir / "run", "-o", dir / "a.nc"}, "name data: --data PATH");
   const std::string valid = dir / "set/valid";
   refused({dir / "run", "--data", valid, "-o", dir / "no/such/a.nc"}, "there is no folder");
+  refused({dir / "run", "--data", valid, "--force", "-o", dir / "set"}, "is a folder");
   std::ofstream(dir / "there.nc") << "mine";
   refused({dir / "run", "--data", valid, "-o", dir / "there.nc"}, "is there already");
   EXPECT_EQ(text_of(dir / "there.nc"), "mine");
