@@ -27,6 +27,17 @@ TEST(Emit, MegatronGetsTheLayoutAndThePolicy) {
     EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
 }
 
+TEST(Emit, MegatronGetsBlockScalesShardsAndOffloadedLayers) {
+  const std::string text = emitted(
+      llama({"layout.dp=2", "policy.zero=3", "policy.amp=nvfp4", "policy.offloaded_layers=7.2"}), "megatron");
+  for (const char* one : {"--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params",
+                          "--ckpt-format fsdp_dtensor", "--bf16", "--fp4-format e2m1", "--fp4-recipe nvfp4",
+                          "--cpu-offloading-num-layers 8"})
+    EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
+  EXPECT_NE(emitted(llama({"policy.amp=mxfp8"}), "megatron").find("--fp8-recipe mxfp8"), std::string::npos);
+  EXPECT_THROW(emitted(llama({"net.attended_tokens=256"}), "megatron"), ConfigError);
+}
+
 TEST(Emit, MegatronGetsTheExperts) {
   const std::string text = emitted(
       load_run_spec(source_dir() + "/configs/models/deepseek-moe-16b.yaml", {"layout.dp=8", "layout.ep=8"}),
@@ -85,7 +96,9 @@ TEST(Emit, WhatTheSoftwareLacksIsRefusedWithItsNearest) {
     }
     return std::string();
   };
-  EXPECT_NE(refusal(llama({"policy.zero=3", "layout.dp=2"}), "megatron").find("--fix zero=0..1"),
+  EXPECT_NE(refusal(llama({"policy.offloaded_layers=2", "layout.pp=2"}), "megatron").find("layout.pp"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama({"policy.offloaded_layers=2"}), "torchtitan").find("policy.offloaded_layers"),
             std::string::npos);
   EXPECT_NE(refusal(llama({"policy.zero=1", "layout.dp=2"}), "torchtitan").find("--exclude zero=1"),
             std::string::npos);

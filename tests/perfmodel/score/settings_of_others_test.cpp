@@ -1,5 +1,5 @@
-// What published rows say and Isobar's own engine has not: block-scaled products, activations in host memory,
-// packed samples, recomputation of some layers.
+// Settings of published rows that Isobar's own engine has not: block-scaled products, activations in host
+// memory, packed samples.
 #include "model/base/spec/settings_of_others.h"
 
 #include <gtest/gtest.h>
