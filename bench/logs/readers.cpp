@@ -2,11 +2,7 @@
 
 #include <algorithm>
 
-#include "bench/logs/forms/bars.h"
-#include "bench/logs/forms/block_lines.h"
-#include "bench/logs/forms/counted_line.h"
-#include "bench/logs/forms/epoch_lines.h"
-#include "bench/logs/forms/free_line.h"
+#include "bench/logs/forms/forms.h"
 #include "bench/logs/forms/json_line.h"
 #include "bench/logs/forms/line_form.h"
 #include "model/base/error.h"
@@ -53,7 +49,7 @@ std::optional<Quantities> detectron(std::string_view line) {
 }
 
 Named all_readers(const ReaderUse& use) {
-  return {{"mlperf", MlperfReader(use.batch, use.tokens)},
+  return {{"mlperf", mlperf_lines(use.batch, use.tokens)},
           {"json", json_line},
           {"megatron", first_of(megatron_lines())},
           {"nemo", nemo},
@@ -62,9 +58,9 @@ Named all_readers(const ReaderUse& use) {
           {"trainer", trainer},
           {"timm", counted_line},
           {"detectron2", detectron},
-          {"composer", BlockReader()},
-          {"tqdm", BarReader()},
-          {"nersc", NerscReader()},
+          {"composer", block_lines()},
+          {"tqdm", bar_lines()},
+          {"nersc", nersc_lines()},
           {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", use.file)},
           {"regional-gnn", own_line("Step {step}: train_loss={loss}, val_loss={valid_loss}", use.file)},
           {"ufs", own_line("Epoch {epoch}/* - Train: {loss}, Val: {valid_loss}", use.file)},

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "bench/logs/followed_files.h"
-#include "bench/logs/forms/free_line.h"
+#include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"
 #include "bench/logs/warm_up.h"
 #include "model/base/error.h"

@@ -1,14 +1,29 @@
-#include "bench/logs/forms/bars.h"
-
+// Steps in progress bars of tqdm, alone or within Lightning and Hugging Face's Trainer, and of Keras 2 and 3,
+// whose time is the mean of its epoch so far:
+//
+//   Epoch 1:  10%|█         | 8/80 [00:05<00:45,  1.98it/s, v_num=0, train_loss=0.125]
+//   8/80 ━━━━━━━━━━ 8s 120ms/step - accuracy: 0.5000 - loss: 2.3000
+//
+// A training may draw other bars (of downloads, data sets, validation), and its own again and again. The bar
+// of the training is named after it ("Epoch 1", "Train", "Step"), or has no name and the total of the first
+// such bar. It counts on where it begins anew, as it does in each epoch. A bar around it counts epochs, and
+// one of images or samples no steps. Keras' evaluate() draws as its fit() does, and the latter alone says
+// "Epoch 1/3" before, unless it is of one epoch.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"
+#include "bench/logs/quantities.h"
 
 namespace isobar::logs {
+namespace {
 
 struct ProgressBar {
   std::string name;  // in lower case: "epoch 1:"
@@ -17,8 +32,6 @@ struct ProgressBar {
 
   bool says(const char* word) const { return name.find(word) != std::string::npos; }
 };
-
-namespace {
 
 bool is_digit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
@@ -125,65 +138,84 @@ std::optional<double> keras_seconds(std::string_view text, const Quantities& q) 
   return std::nullopt;
 }
 
+class BarReader {
+ public:
+  std::optional<Quantities> operator()(std::string_view line) {
+    if (auto q = keras(line)) return q;
+    const std::optional<ProgressBar> bar = bar_in(line);
+    if (!bar || !is_of_training(*bar)) return std::nullopt;
+    Count& c = drawn_;
+    if (c.total < 0) c.total = bar->total;
+    if (kind_ == Kind::unnamed && bar->total != c.total) return std::nullopt;
+    if (bar->done < c.last) {
+      const bool left_early = bar->done == 0 && 10 * c.last > c.total;
+      if (c.last < c.total && !left_early) return std::nullopt;  // drawn again
+      c.offset += c.last, c.total = bar->total;
+    }
+    c.last = bar->done;
+    Quantities out;
+    if (bar->done > 0)
+      out[counts_samples(bar->postfix) ? LogQuantity::consumed_samples : LogQuantity::step] =
+          c.offset + bar->done;
+    take_postfix(bar->postfix, out);
+    out.drop_impossible();
+    return out;
+  }
+
+ private:
+  enum class Kind : uint8_t { none, unnamed, epochs, named };  // of the training's bar, the best last
+
+  std::optional<Quantities> keras(std::string_view line) {
+    Count& c = keras_;
+    if (line.starts_with("Epoch ") && line.find_first_not_of("0123456789/", 6) == std::string_view::npos) {
+      c = {.offset = c.offset + c.last};
+      in_epoch_ = true;
+    }
+    const std::optional<ProgressBar> bar = keras_bar_in(line);
+    if (!bar || !in_epoch_) return std::nullopt;
+    if (c.total < 0) c.total = bar->total;
+    in_epoch_ = bar->total == c.total && bar->done >= c.last;
+    if (!in_epoch_) return std::nullopt;
+    c.last = bar->done;
+    Quantities out;
+    take_keras(bar->postfix, out);
+    out[LogQuantity::step] = c.offset + bar->done;
+    out[LogQuantity::seconds] = keras_seconds(bar->postfix, out);
+    out.drop_impossible();
+    return out;
+  }
+  /// True for the bar that counts the training's batches, or their samples; `drawn_` is of that bar.
+  bool is_of_training(const ProgressBar& bar) {
+    const bool named = bar.says("epoch") || bar.says("train") || bar.says("step") || bar.says("iter");
+    if (!named && !bar.name.empty()) return false;
+    if (bar.says("valid") || bar.says("generating") || bar.says("checkpoint") || begins_validation(bar.name))
+      return false;
+    const bool of_epochs = bar.says("epoch") && std::none_of(bar.name.begin(), bar.name.end(), is_digit);
+    const Kind kind = of_epochs ? Kind::epochs : named ? Kind::named : Kind::unnamed;
+    const Count& c = drawn_;
+    const bool around =
+        kind_ == Kind::epochs || (kind_ == Kind::unnamed && c.last == 0 && bar.total > c.total);
+    if (kind == Kind::unnamed && !nested_ && around && c.last < c.total)
+      drawn_ = {}, kind_ = kind, nested_ = true;
+    else if (kind > kind_ && !(nested_ && of_epochs))  // bars before it were others
+      drawn_ = {}, kind_ = kind;
+    return kind == kind_;
+  }
+
+  /// The training's bar; total: -1 before it, 0 unknown.
+  struct Count {
+    double total = -1, offset = 0, last = 0;
+  };
+  Count drawn_, keras_;
+  bool in_epoch_ = false;  // of Keras
+  Kind kind_ = Kind::none;
+  bool nested_ = false;  // an unnamed bar was drawn within one of epochs
+};
+
 }  // namespace
 
-std::optional<Quantities> BarReader::keras(std::string_view line) {
-  Count& c = keras_;
-  if (line.starts_with("Epoch ") && line.find_first_not_of("0123456789/", 6) == std::string_view::npos) {
-    c = {.offset = c.offset + c.last};
-    in_epoch_ = true;
-  }
-  const std::optional<ProgressBar> bar = keras_bar_in(line);
-  if (!bar || !in_epoch_) return std::nullopt;
-  if (c.total < 0) c.total = bar->total;
-  in_epoch_ = bar->total == c.total && bar->done >= c.last;
-  if (!in_epoch_) return std::nullopt;
-  c.last = bar->done;
-  Quantities out;
-  take_keras(bar->postfix, out);
-  out[LogQuantity::step] = c.offset + bar->done;
-  out[LogQuantity::seconds] = keras_seconds(bar->postfix, out);
-  out.drop_impossible();
-  return out;
-}
-
-/// True for the bar that counts the training's batches, or their samples; `drawn_` is of that bar.
-bool BarReader::is_of_training(const ProgressBar& bar) {
-  const bool named = bar.says("epoch") || bar.says("train") || bar.says("step") || bar.says("iter");
-  if (!named && !bar.name.empty()) return false;
-  if (bar.says("valid") || bar.says("generating") || bar.says("checkpoint") || begins_validation(bar.name))
-    return false;
-  const bool of_epochs = bar.says("epoch") && std::none_of(bar.name.begin(), bar.name.end(), is_digit);
-  const Kind kind = of_epochs ? Kind::epochs : named ? Kind::named : Kind::unnamed;
-  const Count& c = drawn_;
-  const bool around = kind_ == Kind::epochs || (kind_ == Kind::unnamed && c.last == 0 && bar.total > c.total);
-  if (kind == Kind::unnamed && !nested_ && around && c.last < c.total)
-    drawn_ = {}, kind_ = kind, nested_ = true;
-  else if (kind > kind_ && !(nested_ && of_epochs))  // bars before it were others
-    drawn_ = {}, kind_ = kind;
-  return kind == kind_;
-}
-
-std::optional<Quantities> BarReader::operator()(std::string_view line) {
-  if (auto q = keras(line)) return q;
-  const std::optional<ProgressBar> bar = bar_in(line);
-  if (!bar || !is_of_training(*bar)) return std::nullopt;
-  Count& c = drawn_;
-  if (c.total < 0) c.total = bar->total;
-  if (kind_ == Kind::unnamed && bar->total != c.total) return std::nullopt;
-  if (bar->done < c.last) {
-    const bool left_early = bar->done == 0 && 10 * c.last > c.total;
-    if (c.last < c.total && !left_early) return std::nullopt;  // drawn again
-    c.offset += c.last, c.total = bar->total;
-  }
-  c.last = bar->done;
-  Quantities out;
-  if (bar->done > 0)
-    out[counts_samples(bar->postfix) ? LogQuantity::consumed_samples : LogQuantity::step] =
-        c.offset + bar->done;
-  take_postfix(bar->postfix, out);
-  out.drop_impossible();
-  return out;
+LineReader bar_lines() {
+  return BarReader();
 }
 
 }  // namespace isobar::logs

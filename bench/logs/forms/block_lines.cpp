@@ -1,9 +1,16 @@
-#include "bench/logs/forms/block_lines.h"
-
+// Blocks of lines, a step's name and then a number a line, as OLMo and Composer (llm-foundry) write them.
+//
+//   [step=2/739328,epoch=0]                            [batch=2/4800]:
+//       train/CrossEntropyLoss=11.28                   	 Train loss/train/total: 11.6812
+//       throughput/device/batches_per_second=0.1497    	 Train throughput/batches_per_sec: 0.2500
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"
+#include "bench/logs/quantities.h"
 
 namespace isobar::logs {
 namespace {
@@ -47,39 +54,49 @@ std::optional<std::pair<std::string_view, std::string_view>> entry_in(std::strin
   return std::pair(line.substr(0, end), line.substr(end + 1));
 }
 
-}  // namespace
-
-std::optional<Quantities> BlockReader::begin(std::string_view line) {
-  using enum LogQuantity;
-  for (const std::string_view words : {"[step=", "[batch="}) {
-    const size_t at = line.rfind(words);
-    if (at == std::string_view::npos) continue;
-    const auto number = number_at(line.substr(at + words.size()));
-    if (!number || line.substr(at).find('/') == std::string_view::npos) continue;
+class BlockReader {
+ public:
+  /// The numbers of a line, with the step of its block.
+  std::optional<Quantities> operator()(std::string_view line) {
+    if (line.ends_with("]") || line.ends_with("]:"))
+      if (const auto header = begin(line)) return header;
+    const auto entry = step_ ? entry_in(line) : std::nullopt;
+    if (!entry) {
+      step_.reset();
+      return std::nullopt;
+    }
     Quantities out;
-    out[step] = step_ = *number;
-    out[epoch] = number_after(line, "epoch=");
+    const auto quantity = quantity_of_block(entry->first);
+    const auto value = quantity ? number_at(entry->second) : std::nullopt;
+    if (!value) return out;
+    out[quantity->quantity] = quantity->factor * *value;
+    out.drop_impossible();
+    if (quantity->quantity != LogQuantity::valid_loss) out[LogQuantity::step] = step_;
     return out;
   }
-  return std::nullopt;
-}
 
-std::optional<Quantities> BlockReader::operator()(std::string_view line) {
-  if (line.ends_with("]") || line.ends_with("]:"))
-    if (const auto header = begin(line)) return header;
-  const auto entry = step_ ? entry_in(line) : std::nullopt;
-  if (!entry) {
-    step_.reset();
+ private:
+  std::optional<Quantities> begin(std::string_view line) {
+    using enum LogQuantity;
+    for (const std::string_view words : {"[step=", "[batch="}) {
+      const size_t at = line.rfind(words);
+      if (at == std::string_view::npos) continue;
+      const auto number = number_at(line.substr(at + words.size()));
+      if (!number || line.substr(at).find('/') == std::string_view::npos) continue;
+      Quantities out;
+      out[step] = step_ = *number;
+      out[epoch] = number_after(line, "epoch=");
+      return out;
+    }
     return std::nullopt;
   }
-  Quantities out;
-  const auto quantity = quantity_of_block(entry->first);
-  const auto value = quantity ? number_at(entry->second) : std::nullopt;
-  if (!value) return out;
-  out[quantity->quantity] = quantity->factor * *value;
-  out.drop_impossible();
-  if (quantity->quantity != LogQuantity::valid_loss) out[LogQuantity::step] = step_;
-  return out;
+  std::optional<double> step_;
+};
+
+}  // namespace
+
+LineReader block_lines() {
+  return BlockReader();
 }
 
 }  // namespace isobar::logs

@@ -97,45 +97,60 @@ std::optional<double> mlperf_count(const MlperfEvent& e, bool stop) {
   return first;
 }
 
-double MlperfReader::samples(double counted) const {
-  const double both = batch_ * tokens_;
-  return both > 0 && std::fmod(counted, both) == 0 ? counted / tokens_ : counted;
-}
+namespace {
 
-std::optional<Quantities> MlperfReader::block(const MlperfEvent& stop) {
-  const auto from = begin_ ? mlperf_count(*begin_, false) : std::nullopt, to = mlperf_count(stop, true);
-  if (!from || !to || !(*to > *from) || !(batch_ > 0)) return std::nullopt;
-  Quantities out;
-  const double steps = (samples(*to) - samples(*from)) / batch_;
-  out[LogQuantity::consumed_samples] = samples(*to);
-  out[LogQuantity::seconds] = (stop.seconds - begin_->seconds) / steps;
-  begin_.reset();
-  return out;
-}
-
-std::optional<Quantities> MlperfReader::operator()(std::string_view line) {
-  const std::optional<MlperfEvent> e = mlperf_event(line);
-  if (!e) return std::nullopt;
-  Quantities out;
-  if (e->key == "global_batch_size" && e->value.is_number()) {
-    out[LogQuantity::batch] = e->value.get<double>();
-    batch_ = *out[LogQuantity::batch] > 0 ? *out[LogQuantity::batch] : batch_;
-  } else if (e->key == "block_start") {
-    begin_ = e;
-  } else if (e->key == "block_stop") {
-    return block(*e);
-  } else if (e->key == "tracked_stats") {
-    out[LogQuantity::seconds] = number_in(e->value, "train_step_time");
-    for (const char* key : {"reduced_train_loss", "train_loss", "loss"})
-      if (!out.has(LogQuantity::loss)) out[LogQuantity::loss] = number_in(e->value, key);
-    if (const auto n = number_in(e->metadata, "step")) out[LogQuantity::consumed_samples] = samples(*n);
-  } else if ((e->key == "eval_accuracy" || e->key == "eval_error") && e->value.is_number()) {
-    // Language models call their loss an accuracy.
-    const double v = e->value.get<double>();
-    out[e->key == "eval_accuracy" && v <= 1 ? LogQuantity::valid_accuracy : LogQuantity::valid_loss] = v;
+/// Steps in MLPerf's events: blocks with counts, and tracked_stats.
+class MlperfReader {
+ public:
+  MlperfReader(double batch, double tokens) : batch_(batch), tokens_(tokens) {}
+  std::optional<Quantities> operator()(std::string_view line) {
+    const std::optional<MlperfEvent> e = mlperf_event(line);
+    if (!e) return std::nullopt;
+    Quantities out;
+    if (e->key == "global_batch_size" && e->value.is_number()) {
+      out[LogQuantity::batch] = e->value.get<double>();
+      batch_ = *out[LogQuantity::batch] > 0 ? *out[LogQuantity::batch] : batch_;
+    } else if (e->key == "block_start") {
+      begin_ = e;
+    } else if (e->key == "block_stop") {
+      return block(*e);
+    } else if (e->key == "tracked_stats") {
+      out[LogQuantity::seconds] = number_in(e->value, "train_step_time");
+      for (const char* key : {"reduced_train_loss", "train_loss", "loss"})
+        if (!out.has(LogQuantity::loss)) out[LogQuantity::loss] = number_in(e->value, key);
+      if (const auto n = number_in(e->metadata, "step")) out[LogQuantity::consumed_samples] = samples(*n);
+    } else if ((e->key == "eval_accuracy" || e->key == "eval_error") && e->value.is_number()) {
+      // Language models call their loss an accuracy.
+      const double v = e->value.get<double>();
+      out[e->key == "eval_accuracy" && v <= 1 ? LogQuantity::valid_accuracy : LogQuantity::valid_loss] = v;
+    }
+    out.drop_impossible();
+    return out.any() ? std::optional(out) : std::nullopt;
   }
-  out.drop_impossible();
-  return out.any() ? std::optional(out) : std::nullopt;
+
+ private:
+  std::optional<Quantities> block(const MlperfEvent& stop) {
+    const auto from = begin_ ? mlperf_count(*begin_, false) : std::nullopt, to = mlperf_count(stop, true);
+    if (!from || !to || !(*to > *from) || !(batch_ > 0)) return std::nullopt;
+    Quantities out;
+    const double steps = (samples(*to) - samples(*from)) / batch_;
+    out[LogQuantity::consumed_samples] = samples(*to);
+    out[LogQuantity::seconds] = (stop.seconds - begin_->seconds) / steps;
+    begin_.reset();
+    return out;
+  }
+  double samples(double counted) const {
+    const double both = batch_ * tokens_;
+    return both > 0 && std::fmod(counted, both) == 0 ? counted / tokens_ : counted;
+  }
+  double batch_, tokens_;  // tokens of a sample; 0: not a net of tokens
+  std::optional<MlperfEvent> begin_;
+};
+
+}  // namespace
+
+LineReader mlperf_lines(double batch, double tokens) {
+  return MlperfReader(batch, tokens);
 }
 
 }  // namespace isobar::logs

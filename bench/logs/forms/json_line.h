@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/logs/quantities.h"
+#include "bench/logs/forms/own_line.h"
 
 namespace isobar::logs {
 
@@ -23,18 +23,7 @@ std::optional<MlperfEvent> mlperf_event(std::string_view line);
 std::optional<double> mlperf_count(const MlperfEvent& event, bool stop);
 /// A number of an object, none: it has none of this key.
 std::optional<double> number_in(const nlohmann::json& j, const char* key);
-
-/// Steps in MLPerf's events: blocks with counts, and tracked_stats.
-class MlperfReader {
- public:
-  MlperfReader(double batch, double tokens) : batch_(batch), tokens_(tokens) {}
-  std::optional<Quantities> operator()(std::string_view line);
-
- private:
-  std::optional<Quantities> block(const MlperfEvent& stop);
-  double samples(double counted) const;
-  double batch_, tokens_;  // tokens of a sample; 0: not a net of tokens
-  std::optional<MlperfEvent> begin_;
-};
+/// Steps in events: blocks with counts, and tracked_stats. `tokens`: of a sample; 0: not a net of tokens
+LineReader mlperf_lines(double batch, double tokens);
 
 }  // namespace isobar::logs

@@ -1,13 +1,18 @@
-// Lines of no known program, whose words name their numbers: "step 12 loss 0.53 took 33.1 ms",
-// "[iter 40/1000] loss=0.2 lr=1e-4 128.5 samples/s".
+// Readers of the lines of many programs, each in a file of its own, which says whose lines they are.
 #pragma once
 #include <cstddef>
 #include <optional>
 #include <string_view>
 
-#include "bench/logs/quantities.h"
+#include "bench/logs/forms/own_line.h"
 
 namespace isobar::logs {
+
+LineReader bar_lines();
+LineReader block_lines();
+LineReader nersc_lines();
+/// The step is counted from the begin of the first epoch; nothing for lines of a validation.
+std::optional<Quantities> counted_line(std::string_view line);
 
 /// The numbers, if there are a step and a loss, a time or a rate.
 std::optional<Quantities> free_line(std::string_view line);
