@@ -2,7 +2,6 @@
 //
 //   open_results("results/demo");                       // makes it, or refuses another version's
 //   const DirLock lock("results/demo", 15);             // ConfigError when somebody else holds it for 15 s
-//
 #pragma once
 #include <filesystem>
 #include <vector>

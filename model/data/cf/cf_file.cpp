@@ -4,10 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "model/data/fields/grib_fields.h"
-#include "model/data/fields/npz_fields.h"
 #include "model/data/files/netcdf/netcdf_file.h"
-#include "model/data/files/zarr/zarr_file.h"
+#include "model/data/files/zarr/zarr_store.h"
 
 namespace isobar::data {
 
@@ -38,9 +36,9 @@ Index CfFile::sizes_of(const CfVariable& v) const {
 }
 
 std::unique_ptr<CfFile> open_cf_file(const std::string& path) {
-  if (is_zarr(path)) return std::make_unique<ZarrFile>(path);
-  if (std::filesystem::path(path).extension() == ".npz") return std::make_unique<NpzFields>(path);
-  if (is_grib(path)) return std::make_unique<GribFields>(path);
+  if (is_zarr(path)) return open_zarr_file(path);
+  if (std::filesystem::path(path).extension() == ".npz") return open_npz_file(path);
+  if (is_grib(path)) return open_grib_file(path);
   return std::make_unique<NetcdfFile>(path);
 }
 

@@ -1,5 +1,5 @@
 // The metadata of an archive that follows the CF conventions, in any format: named dimensions, variables with
-// attributes, and their arrays. Four implementations: NetcdfFile, ZarrFile, NpzFields and GribFields.
+// attributes, and their arrays. One implementation for each format.
 //
 //   for (const CfVariable& v : file.variables()) … file.text(v, "units") …
 #pragma once
@@ -74,6 +74,10 @@ class CfFile {
 
 /// Opens an archive of any of these formats. Throws ArrayError.
 std::unique_ptr<CfFile> open_cf_file(const std::string& path);
+std::unique_ptr<CfFile> open_zarr_file(const std::string& path);  // a group, also in a zip
+std::unique_ptr<CfFile> open_npz_file(const std::string& path);
+std::unique_ptr<CfFile> open_grib_file(const std::string& path);
+bool is_grib(const std::string& path);
 
 /// The attributes that describe a variable as a coordinate.
 CfCoordinate about(const CfFile& file, const CfVariable& v);

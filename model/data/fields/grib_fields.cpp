@@ -1,5 +1,8 @@
-#include "model/data/fields/grib_fields.h"
-
+// GRIB 1 and 2 read through ecCodes: messages of one or more fields, sorted into variables on time, level,
+// latitude and longitude. Variables have ecCodes' NetCDF names ("t2m"), pressure levels become channels
+// ("z500"), and points masked by the bitmap are missing. Grids are regular, equidistant or Gaussian.
+//
+// Opening reads the header of every message; reading a step decodes only the messages that hold it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,8 +12,13 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "model/data/cf/cf_file.h"
 #include "model/data/cf/dates.h"
 #include "model/data/fields/slab.h"
 #include "model/data/files/grib_message.h"
@@ -29,18 +37,9 @@ bool is_grib(const std::string& path) {
 
 #ifndef ISOBAR_WITH_ECCODES
 
-GribFields::GribFields(const std::string&) {
+std::unique_ptr<CfFile> open_grib_file(const std::string&) {
   throw ArrayError("is a GRIB file, and this program was built without ecCodes",
                    "install libeccodes-dev and build again, or convert it: grib_to_netcdf -o out.nc FILE");
-}
-std::string GribFields::text(const CfVariable&, const std::string&) const {
-  return "";
-}
-std::vector<double> GribFields::values(const CfVariable&) const {
-  return {};
-}
-std::unique_ptr<RawArray> GribFields::array(const CfVariable&, const std::shared_ptr<ChunkCache>&) {
-  return nullptr;
 }
 
 #else
@@ -53,9 +52,12 @@ constexpr int64_t kMostMessage = int64_t{1} << 32;  // bytes
 /// The value that ecCodes is asked to use for missing points; its default, 9999, may be a valid height.
 constexpr double kMissing = std::numeric_limits<double>::max();
 
-void say_nothing(const codes_context*, int, const char*) {}  // errors are thrown instead
+struct GribMessage {  // position in the file
+  int64_t offset = 0, bytes = 0;
+  int64_t field = 0;  // index of the field within the message
+};
 
-}  // namespace
+void say_nothing(const codes_context*, int, const char*) {}  // errors are thrown instead
 
 struct GribGrid {
   std::vector<double> latitude, longitude;
@@ -119,8 +121,6 @@ class GribHandle {
   std::vector<std::byte> message_;
   codes_handle* handle_;
 };
-
-namespace {
 
 /// Seconds beyond the minute, which the key validityTime leaves out
 int64_t seconds_of(const GribHandle& h) {
@@ -268,133 +268,151 @@ class GribArray : public RawArray {
   std::string packing_;
 };
 
-}  // namespace
+class GribFields : public CfFile {
+ public:
+  explicit GribFields(const std::string& path) : path_(path) {
+    codes_context_set_logging_proc(codes_context_get_default(), say_nothing);
+    codes_grib_multi_support_off(nullptr);  // handles would hide multi-field messages
+    const auto close = [](std::FILE* f) { std::fclose(f); };
+    const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+    if (!file) throw ArrayError("cannot be opened", "check its permissions");
+    std::vector<Found> found;
+    int error = CODES_SUCCESS;
+    while (codes_handle* const next = codes_handle_new_from_file(nullptr, file.get(), PRODUCT_GRIB, &error)) {
+      const GribHandle first(next);
+      const GribMessage message{first.whole("offset"), first.whole("totalLength")};
+      if (message.bytes > kMostMessage) throw ArrayError("declares a message of 4 GiB or more", kTorn);
+      if (found.empty()) edition_ = first.whole("edition"), packing_ = first.text("packingType");
+      add_field(first, message, found);
+      if (first.whole("edition") < 2) continue;
+      const std::vector<std::byte> bytes = message_at(fileno(file.get()), message);
+      const int64_t fields = grib_fields_of(bytes);
+      for (int64_t k = 1; k < fields; ++k)
+        add_field(GribHandle(grib_field(bytes, k)), {message.offset, message.bytes, k}, found);
+    }
+    if (error != CODES_SUCCESS && error != CODES_END_OF_FILE)
+      throw ArrayError(
+          std::string("is a GRIB file that cannot be read on: ") + codes_get_error_message(error), kTorn);
+    if (found.empty())
+      throw ArrayError("is a GRIB file without a message that ecCodes can read",
+                       "check it with grib_ls (a bundled program needs ECCODES_DEFINITION_PATH)");
+    // If a name occurs on several types of levels, pressure levels keep it.
+    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+      return is_pressure(a.type) && !is_pressure(b.type);
+    });
+    std::set<std::string> names;
+    for (Found& f : found) {
+      if (!names.insert(f.name).second) names.insert(f.name += "_" + f.type);
+      add_variable(f);
+    }
+  }
 
-struct GribFields::Found {
-  std::string name, units, type;  // type: type of level
-  GribGrid grid;
-  std::map<std::pair<double, double>, GribMessage> messages;  // by time and level
+  std::string format() const override { return "GRIB " + std::to_string(edition_); }
+  std::string text(const CfVariable& v, const std::string& attribute) const override {
+    const auto of = texts_.find(v.id);
+    if (of == texts_.end()) return "";
+    const auto at = of->second.find(attribute);
+    return at == of->second.end() ? "" : at->second;
+  }
+  std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
+  std::optional<Element> type_of(const CfVariable&, const std::string&) const override { return {}; }
+  std::vector<double> values(const CfVariable& v) const override {
+    for (const Axis& a : axes_)
+      if (v.dims.size() == 1 && a.dimension == v.dims[0]) return a.values;
+    throw ArrayError("'" + v.name + "' is no axis", "name another");
+  }
+  void require_held(const CfVariable&) const override {}  // opening read every message
+  std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>&) override {
+    return std::make_unique<GribArray>(path_, sizes_of(v), messages_.at(v.id), packing_);
+  }
+
+ private:
+  struct Axis {  // may be shared by variables
+    int64_t dimension;
+    std::vector<double> values;
+  };
+  struct Found {
+    std::string name, units, type;  // type: type of level
+    GribGrid grid;
+    std::map<std::pair<double, double>, GribMessage> messages;  // by time and level
+  };
+  /// The dimension of the axis with these values, added if there is none.
+  int64_t axis(const std::string& name, const std::string& attribute, const std::string& text,
+               const std::vector<double>& values) {
+    int64_t others = 0;
+    for (const Axis& a : axes_) {
+      const std::string& known = dimensions_[static_cast<size_t>(a.dimension)].name;
+      if (known != name && !known.starts_with(name + "_")) continue;
+      if (a.values == values) return a.dimension;
+      ++others;
+    }
+    const std::string own = others == 0 ? name : name + "_" + std::to_string(others + 1);
+    const auto dimension = static_cast<int64_t>(dimensions_.size());
+    dimensions_.push_back({own, static_cast<int64_t>(values.size())});
+    axes_.push_back({dimension, values});
+    const int id = static_cast<int>(variables_.size());
+    variables_.push_back({.id = id, .name = own, .dims = {dimension}, .element = Element::f64});
+    texts_[id] = {{attribute, text}};
+    return dimension;
+  }
+  void add_field(const GribHandle& h, const GribMessage& message, std::vector<Found>& found) const {
+    const GribGrid grid = grid_of(h);
+    const std::string name = name_of(h);
+    std::string type = h.text("typeOfLevel");
+    double level = h.has("level") ? h.number("level") : 0;
+    if (type == "isobaricInPa") type = kHpa, level /= 100;  // the form that levels below 1 hPa come in
+    auto at = std::find_if(found.begin(), found.end(), [&](const Found& f) {
+      return f.name == name && f.type == type && f.grid == grid;
+    });
+    if (at == found.end()) at = found.insert(found.end(), {name, h.text("units"), type, grid, {}});
+    const auto [other, is_new] = at->messages.emplace(std::pair(hours_of(h), level), message);
+    if (is_new) return;
+    const FileDescriptor file(path_);
+    const GribHandle before(grib_field(message_at(file.fd, other->second), other->second.field));
+    const std::string what =
+        "holds '" + name + "' twice of " + iso_of(hours_of(h) * 3600) + ", level " + level_name(level, "");
+    for (const char* key : {"number", "stepType", "dataDate", "dataTime", "stepRange",
+                            "typeOfGeneratingProcess", "typeOfProcessedData", "expver", "stream", "centre"}) {
+      if (!h.has(key) || !before.has(key) || h.text(key) == before.text(key)) continue;
+      throw ArrayError(
+          what + ", once of " + key + " " + before.text(key) + " and once of " + h.text(key),
+          std::string("keep one: grib_copy -w ") + key + "=" + before.text(key) + " in.grib out.grib");
+    }
+    throw ArrayError(what + ", with the same keys", "keep one of the two messages: grib_copy -w count=…");
+  }
+  void add_variable(const Found& f) {
+    std::set<double> times, levels;
+    for (const auto& [at, message] : f.messages) times.insert(at.first), levels.insert(at.second);
+    if (f.messages.size() != times.size() * levels.size())
+      throw ArrayError("'" + f.name + "' has " + std::to_string(f.messages.size()) + " fields for " +
+                           std::to_string(times.size()) + " times of " + std::to_string(levels.size()) +
+                           " levels",
+                       "give all levels of all times: grib_copy -w, or download what is not there");
+    CfVariable v{.name = f.name, .element = Element::f64};
+    v.dims.push_back(axis("time", "units", "hours since 1970-01-01 00:00:00", {times.begin(), times.end()}));
+    if (is_pressure(f.type) || levels.size() > 1) {
+      v.dims.push_back(axis(f.type, is_pressure(f.type) ? "units" : "axis", is_pressure(f.type) ? "hPa" : "Z",
+                            {levels.begin(), levels.end()}));
+    }
+    v.dims.push_back(axis("latitude", "units", "degrees_north", f.grid.latitude));
+    v.dims.push_back(axis("longitude", "units", "degrees_east", f.grid.longitude));
+    v.id = static_cast<int>(variables_.size());
+    texts_[v.id] = {{"units", f.units}};
+    for (const auto& [at, message] : f.messages) messages_[v.id].push_back(message);
+    variables_.push_back(v);
+  }
+
+  std::string path_, packing_;
+  int64_t edition_ = 2;
+  std::vector<Axis> axes_;
+  std::map<int, std::map<std::string, std::string> > texts_;  // attributes, by id of a variable
+  std::map<int, std::vector<GribMessage> > messages_;         // [time, level]
 };
 
-GribFields::GribFields(const std::string& path) : path_(path) {
-  codes_context_set_logging_proc(codes_context_get_default(), say_nothing);
-  codes_grib_multi_support_off(nullptr);  // handles would hide multi-field messages
-  const auto close = [](std::FILE* f) { std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
-  if (!file) throw ArrayError("cannot be opened", "check its permissions");
-  std::vector<Found> found;
-  int error = CODES_SUCCESS;
-  while (codes_handle* const next = codes_handle_new_from_file(nullptr, file.get(), PRODUCT_GRIB, &error)) {
-    const GribHandle first(next);
-    const GribMessage message{first.whole("offset"), first.whole("totalLength")};
-    if (message.bytes > kMostMessage) throw ArrayError("declares a message of 4 GiB or more", kTorn);
-    if (found.empty()) edition_ = first.whole("edition"), packing_ = first.text("packingType");
-    add_field(first, message, found);
-    if (first.whole("edition") < 2) continue;
-    const std::vector<std::byte> bytes = message_at(fileno(file.get()), message);
-    const int64_t fields = grib_fields_of(bytes);
-    for (int64_t k = 1; k < fields; ++k)
-      add_field(GribHandle(grib_field(bytes, k)), {message.offset, message.bytes, k}, found);
-  }
-  if (error != CODES_SUCCESS && error != CODES_END_OF_FILE)
-    throw ArrayError(std::string("is a GRIB file that cannot be read on: ") + codes_get_error_message(error),
-                     kTorn);
-  if (found.empty())
-    throw ArrayError("is a GRIB file without a message that ecCodes can read",
-                     "check it with grib_ls (a bundled program needs ECCODES_DEFINITION_PATH)");
-  // If a name occurs on several types of levels, pressure levels keep it.
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return is_pressure(a.type) && !is_pressure(b.type);
-  });
-  std::set<std::string> names;
-  for (Found& f : found) {
-    if (!names.insert(f.name).second) names.insert(f.name += "_" + f.type);
-    add_variable(f);
-  }
-}
+}  // namespace
 
-void GribFields::add_field(const GribHandle& h, const GribMessage& message, std::vector<Found>& found) const {
-  const GribGrid grid = grid_of(h);
-  const std::string name = name_of(h);
-  std::string type = h.text("typeOfLevel");
-  double level = h.has("level") ? h.number("level") : 0;
-  if (type == "isobaricInPa") type = kHpa, level /= 100;  // the form that levels below 1 hPa come in
-  auto at = std::find_if(found.begin(), found.end(),
-                         [&](const Found& f) { return f.name == name && f.type == type && f.grid == grid; });
-  if (at == found.end()) at = found.insert(found.end(), {name, h.text("units"), type, grid, {}});
-  const auto [other, is_new] = at->messages.emplace(std::pair(hours_of(h), level), message);
-  if (is_new) return;
-  const FileDescriptor file(path_);
-  const GribHandle before(grib_field(message_at(file.fd, other->second), other->second.field));
-  const std::string what =
-      "holds '" + name + "' twice of " + iso_of(hours_of(h) * 3600) + ", level " + level_name(level, "");
-  for (const char* key : {"number", "stepType", "dataDate", "dataTime", "stepRange",
-                          "typeOfGeneratingProcess", "typeOfProcessedData", "expver", "stream", "centre"}) {
-    if (!h.has(key) || !before.has(key) || h.text(key) == before.text(key)) continue;
-    throw ArrayError(
-        what + ", once of " + key + " " + before.text(key) + " and once of " + h.text(key),
-        std::string("keep one: grib_copy -w ") + key + "=" + before.text(key) + " in.grib out.grib");
-  }
-  throw ArrayError(what + ", with the same keys", "keep one of the two messages: grib_copy -w count=…");
-}
-
-/// The dimension of the axis with these values, added if there is none.
-int64_t GribFields::axis(const std::string& name, const std::string& attribute, const std::string& text,
-                         const std::vector<double>& values) {
-  int64_t others = 0;
-  for (const Axis& a : axes_) {
-    const std::string& known = dimensions_[static_cast<size_t>(a.dimension)].name;
-    if (known != name && !known.starts_with(name + "_")) continue;
-    if (a.values == values) return a.dimension;
-    ++others;
-  }
-  const std::string own = others == 0 ? name : name + "_" + std::to_string(others + 1);
-  const auto dimension = static_cast<int64_t>(dimensions_.size());
-  dimensions_.push_back({own, static_cast<int64_t>(values.size())});
-  axes_.push_back({dimension, values});
-  const int id = static_cast<int>(variables_.size());
-  variables_.push_back({.id = id, .name = own, .dims = {dimension}, .element = Element::f64});
-  texts_[id] = {{attribute, text}};
-  return dimension;
-}
-
-void GribFields::add_variable(const Found& f) {
-  std::set<double> times, levels;
-  for (const auto& [at, message] : f.messages) times.insert(at.first), levels.insert(at.second);
-  if (f.messages.size() != times.size() * levels.size())
-    throw ArrayError("'" + f.name + "' has " + std::to_string(f.messages.size()) + " fields for " +
-                         std::to_string(times.size()) + " times of " + std::to_string(levels.size()) +
-                         " levels",
-                     "give all levels of all times: grib_copy -w, or download what is not there");
-  CfVariable v{.name = f.name, .element = Element::f64};
-  v.dims.push_back(axis("time", "units", "hours since 1970-01-01 00:00:00", {times.begin(), times.end()}));
-  if (is_pressure(f.type) || levels.size() > 1) {
-    v.dims.push_back(axis(f.type, is_pressure(f.type) ? "units" : "axis", is_pressure(f.type) ? "hPa" : "Z",
-                          {levels.begin(), levels.end()}));
-  }
-  v.dims.push_back(axis("latitude", "units", "degrees_north", f.grid.latitude));
-  v.dims.push_back(axis("longitude", "units", "degrees_east", f.grid.longitude));
-  v.id = static_cast<int>(variables_.size());
-  texts_[v.id] = {{"units", f.units}};
-  for (const auto& [at, message] : f.messages) messages_[v.id].push_back(message);
-  variables_.push_back(v);
-}
-
-std::string GribFields::text(const CfVariable& v, const std::string& attribute) const {
-  const auto of = texts_.find(v.id);
-  if (of == texts_.end()) return "";
-  const auto at = of->second.find(attribute);
-  return at == of->second.end() ? "" : at->second;
-}
-
-std::vector<double> GribFields::values(const CfVariable& v) const {
-  for (const Axis& a : axes_)
-    if (v.dims.size() == 1 && a.dimension == v.dims[0]) return a.values;
-  throw ArrayError("'" + v.name + "' is no axis", "name another");
-}
-
-std::unique_ptr<RawArray> GribFields::array(const CfVariable& v, const std::shared_ptr<ChunkCache>&) {
-  return std::make_unique<GribArray>(path_, sizes_of(v), messages_.at(v.id), packing_);
+std::unique_ptr<CfFile> open_grib_file(const std::string& path) {
+  return std::make_unique<GribFields>(path);
 }
 
 #endif

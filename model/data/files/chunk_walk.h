@@ -1,4 +1,4 @@
-// Visits the chunks that a box of a chunked array overlaps; shared by Hdf5Array and ZarrArray.
+// Visits the chunks that a box of a chunked array overlaps; shared by HDF5 and Zarr.
 //
 //   visit_chunks(dims, chunk, start, count, [&](const ChunkPart& p) { … copy p.count at p.from to p.to … });
 #pragma once

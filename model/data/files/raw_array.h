@@ -1,5 +1,5 @@
 // An n-dimensional numeric array in a file, of which many threads read slabs. Implemented for HDF5 and
-// netCDF-4 (Hdf5Array), netCDF-3 (ClassicArray), Zarr, .npz and GRIB.
+// netCDF-4 (Hdf5Array), netCDF-3, Zarr, .npz and GRIB.
 //
 //   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as in the file, native endianness
 #pragma once
@@ -62,5 +62,8 @@ class RawArray {
     (void)most_bytes, (void)alive;
   }
 };
+
+/// A variable of a classic netCDF file. Throws ArrayError: no such variable, truncated.
+std::unique_ptr<RawArray> classic_array(const std::string& file, const std::string& name);
 
 }  // namespace isobar::data

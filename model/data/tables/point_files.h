@@ -5,7 +5,6 @@
 //   PointFiles files({"ocean.nc", "atmosphere.nc"}, "data.train", {"sst", "tair"});   // throws ConfigError
 //   files.read(step, planes);                   // planes[1][point]: tair, NaN if missing
 //   files.coordinates().latitude[point]         // as the first file that has them says
-//
 #pragma once
 #include <memory>
 #include <string>

@@ -10,7 +10,6 @@
 
 #include "model/base/system/files.h"
 #include "model/data/fields/slab.h"
-#include "model/data/files/netcdf/classic_array.h"
 #include "model/data/files/netcdf/hdf5_array.h"
 #include "model/data/files/netcdf/hdf5_sources.h"
 #include "model/data/files/netcdf/netcdf_path.h"
@@ -99,7 +98,7 @@ void NetcdfFile::close() {
 std::unique_ptr<RawArray> NetcdfFile::array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) {
   close();  // HDF5 refuses to open a file that netCDF has open
   if (hdf5_) return std::make_unique<Hdf5Array>(path_, v.name, cache);
-  return std::make_unique<ClassicArray>(path_, v.name);
+  return classic_array(path_, v.name);
 }
 
 void NetcdfFile::read_metadata() {

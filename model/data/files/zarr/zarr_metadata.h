@@ -2,6 +2,7 @@
 //
 //   for (const ZarrMetadata& m : zarr_arrays(store)) … m.dims, m.chunk, m.attributes …
 #pragma once
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -41,6 +42,10 @@ std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store);
 
 /// The groups below the root, with the names of their arrays; `known`: the arrays directly below the root.
 std::vector<CfGroup> zarr_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known);
+
+/// An array of the store. Throws ArrayError for one that cannot be read.
+std::unique_ptr<RawArray> zarr_array(std::shared_ptr<const ZarrStore> store, ZarrMetadata about,
+                                     std::shared_ptr<ChunkCache> cache);
 
 /// A number in Zarr's JSON, where NaN and infinities are strings.
 std::optional<double> zarr_number(const nlohmann::json& value);
