@@ -8,11 +8,8 @@ Parameters differ from the published ones in two ways: q, k and v are separate (
 embedding is one weight [D, variables, history, p, p] (there one a variable). Input fields are already normalised. main
 times the published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
 
-import argparse
 import contextlib
 import datetime
-import json
-import resource
 
 import torch
 from torch import nn
@@ -22,7 +19,7 @@ from aurora.batch import Batch, Metadata
 from aurora.model import encoder, posencoding
 from aurora.model.fourier import absolute_time_expansion
 
-from vit import make_optimizer, time_steps
+from timing import arguments, known, report
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -134,24 +131,10 @@ class Aurora(nn.Module):
 
 
 def main():
-    ap = argparse.ArgumentParser(description="Times training steps on the CPU.")
-    ap.add_argument("net", type=json.loads, help="keys of Isobar's net as JSON; what the model has no argument for is left")
-    ap.add_argument("--batch", type=int, default=1)
-    ap.add_argument("--optimizer", choices=("adam", "adamw"), default="adamw")
-    ap.add_argument("--amp", choices=("none", "bf16"), default="none")
-    ap.add_argument("--threads", type=int, default=1)
-    ap.add_argument("--steps", type=int, default=5, help="timed steps, after --warmup")
-    ap.add_argument("--warmup", type=int, default=2)
-    ap.add_argument("--compile", action="store_true", help="torch.compile the model")
-    args = ap.parse_args()
-
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
-    known = Aurora.__init__.__code__.co_varnames[1:Aurora.__init__.__code__.co_argcount]
-    around = Aurora(**{k: v for k, v in args.net.items() if k in known})
+    args = arguments()
+    around = Aurora(**known(Aurora, args.net))
     around.weights = nn.ParameterList()  # drops a copy that would count as memory
     net = around.published[0].float()
-    optimizer = make_optimizer(net, args.optimizer)
     size = (args.net["img_height"], args.net["img_width"])
     x, y = (torch.randn(args.batch, args.net[c], *size) for c in ("in_channels", "out_channels"))
     batch, lead = around.batch_of(x, [438000.0 + 6 * i for i in range(args.batch)]), torch.full((args.batch,), around.lead)
@@ -165,21 +148,7 @@ def main():
         return torch.cat([*(v for v in out.surf_vars.values()), *(v.flatten(1, 2) for v in out.atmos_vars.values())], 1)
 
     run = torch.compile(forward) if args.compile else forward
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.mse_loss(run().reshape(y.shape), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    for _ in range(args.warmup):
-        step().item()
-    seconds, loss = time_steps(step, args.steps, "cpu")
-    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
-                      "parameters": sum(p.numel() for p in net.parameters()), "loss": loss,
-                      "seconds": [round(s, 6) for s in seconds], "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    report(args, net, lambda: nn.functional.mse_loss(run().reshape(y.shape), y))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import statistics
 import time
 
 import torch
+from vit import time_steps
 
 
 @dataclasses.dataclass
@@ -59,22 +60,9 @@ def run(case, args, build, heads):
     for _ in range(3):
         step()
     wait()
-    seconds = []
-    if gpu:  # steps are queued without waiting, and timed by the device
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(args.steps + 1)]
-        marks[0].record()
-        for mark in marks[1:]:
-            loss = step()
-            mark.record()
-        wait()
-        seconds = [a.elapsed_time(b) * 1e-3 for a, b in zip(marks, marks[1:])]
-    else:
-        for _ in range(args.steps):
-            begun = time.perf_counter()
-            loss = step()
-            seconds.append(time.perf_counter() - begun)
+    seconds, last = time_steps(step, args.steps, args.device)
     r = {"case": case, "torch": torch.__version__, "batch": args.batch, "step_s": statistics.median(seconds), "first_step_s": first_step_s,
-         "seconds": seconds, "losses": [first, loss.item()], "parameters": sum(p.numel() for p in net.parameters())}
+         "seconds": seconds, "losses": [first, last], "parameters": sum(p.numel() for p in net.parameters())}
     if gpu:
         r |= {"attention": attention_of(heads), "peak_bytes": torch.cuda.max_memory_allocated(), "cudnn": torch.backends.cudnn.version()}
     return r

@@ -6,14 +6,10 @@ The parameter names are those of Isobar's checkpoints. tests/fixtures/make_fixtu
 GPT2LMHeadModel and LlamaForCausalLM, if it is installed.
 """
 
-import argparse
-import json
-import resource
-
 import torch
 import torch.nn.functional as F
 from torch import nn
-from vit import make_optimizer, time_steps
+from timing import arguments, known, report
 
 
 class Attention(nn.Module):
@@ -114,8 +110,7 @@ class Llama(nn.Module):
 def net_of(keys):
     """The model for keys of Isobar's net, of which those that it has no argument for are left."""
     kind = Gpt if keys["kind"] == "gpt" else Llama
-    known = kind.__init__.__code__.co_varnames[1:kind.__init__.__code__.co_argcount]
-    own = {k: v for k, v in keys.items() if k in known}
+    own = known(kind, keys)
     if kind is Llama:
         own |= {"tied": keys["tie_embeddings"], "num_kv_heads": keys["num_kv_heads"] or keys["num_heads"],
                 "ffn_dim": keys["ffn_dim"] or keys["mlp_ratio"] * keys["embed_dim"]}
@@ -123,24 +118,11 @@ def net_of(keys):
 
 
 def main():
-    ap = argparse.ArgumentParser(description="Times training steps on the CPU.")
-    ap.add_argument("net", type=json.loads, help="keys of Isobar's net as JSON; dropout and scaled angles are left out")
-    ap.add_argument("--batch", type=int, default=1)
-    ap.add_argument("--optimizer", choices=("adam", "adamw"), default="adamw")
-    ap.add_argument("--amp", choices=("none", "bf16"), default="none")
-    ap.add_argument("--threads", type=int, default=1)
-    ap.add_argument("--steps", type=int, default=5, help="timed steps, after --warmup")
-    ap.add_argument("--warmup", type=int, default=2)
-    ap.add_argument("--compile", action="store_true", help="torch.compile the model with its loss")
-    args = ap.parse_args()
-
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
+    args = arguments("dropout and scaled angles are left out", "the model with its loss")
     model = net_of(args.net)
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
-    optimizer = make_optimizer(model, args.optimizer)
     text = torch.randint(args.net["vocab_size"], (args.batch, args.net["seq_length"] + 1))
 
     def loss_of(tokens, labels):
@@ -148,21 +130,11 @@ def main():
 
     run = torch.compile(loss_of) if args.compile else loss_of
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    def loss():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.amp == "bf16"):
-            loss = run(text[:, :-1], text[:, 1:])
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+            return run(text[:, :-1], text[:, 1:])
 
-    for _ in range(args.warmup):
-        step().item()
-    seconds, loss = time_steps(step, args.steps, "cpu")
-    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
-                      "parameters": sum(p.numel() for p in model.parameters()), "loss": loss,
-                      "seconds": [round(s, 6) for s in seconds], "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    report(args, model, loss)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,12 @@ As a command it times training steps (bench/peers/compare.py); NET is the `net` 
     python bench/peers/regional_gnn.py '{"latent_size": 256, ...}' --batch 1 --amp none --threads 2
 """
 
-import argparse
-import json
 import math
-import resource
 
 import torch
 from torch import nn
 
-from vit import make_optimizer, time_steps
+from timing import arguments, known, report
 
 
 class Bias(nn.Module):
@@ -129,42 +126,18 @@ class RegionalGNN(nn.Module):
 
 
 def main():
-    ap = argparse.ArgumentParser(description="Times training steps on the CPU.")
-    ap.add_argument("net", type=json.loads, help="keys of Isobar's net as JSON; what the model has no argument for is left")
-    ap.add_argument("--batch", type=int, default=1)
-    ap.add_argument("--optimizer", choices=("adam", "adamw"), default="adamw")
-    ap.add_argument("--amp", choices=("none", "bf16"), default="none")
-    ap.add_argument("--threads", type=int, default=1)
-    ap.add_argument("--steps", type=int, default=5, help="timed steps, after --warmup")
-    ap.add_argument("--warmup", type=int, default=2)
-    ap.add_argument("--compile", action="store_true", help="torch.compile the model")
-    args = ap.parse_args()
-
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
-    known = RegionalGNN.__init__.__code__.co_varnames[1:RegionalGNN.__init__.__code__.co_argcount]
-    model = RegionalGNN(**{k: v for k, v in args.net.items() if k in known}).float()
-    optimizer = make_optimizer(model, args.optimizer)
+    args = arguments()
+    model = RegionalGNN(**known(RegionalGNN, args.net)).float()
     run = torch.compile(model) if args.compile else model
     x = torch.randn(args.batch, args.net["in_channels"], args.net["img_height"], args.net["img_width"])
     y = torch.randn(args.batch, args.net["out_channels"], 1, len(model.down_points))
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    def loss():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.amp == "bf16"):
             pred = run(x)
-        loss = nn.functional.mse_loss(pred.float(), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return nn.functional.mse_loss(pred.float(), y)
 
-    for _ in range(args.warmup):
-        step().item()
-    seconds, loss = time_steps(step, args.steps, "cpu")
-    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
-                      "parameters": sum(p.numel() for p in model.parameters()), "loss": loss,
-                      "seconds": [round(s, 6) for s in seconds], "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    report(args, model, loss)
 
 
 if __name__ == "__main__":
