@@ -1,24 +1,31 @@
 // The kinds of nets behind one interface; each has files of its own.
 #include <algorithm>
 
-#include "model/nets/aurora/aurora.h"
-#include "model/nets/aurora/published.h"
-#include "model/nets/graph/graphcast.h"
-#include "model/nets/graph/regional_gnn.h"
-#include "model/nets/images/unet.h"
+#include "model/nets/kinds.h"
 #include "model/nets/layout/balance.h"
 #include "model/nets/layout/legal_layout.h"
-#include "model/nets/mlp.h"
 #include "model/nets/net.h"
 #include "model/nets/parts.h"
-#include "model/nets/published/hugging_face.h"
 #include "model/nets/step.h"
-#include "model/nets/swin/swin.h"
-#include "model/nets/traced/traced.h"
-#include "model/nets/transformer/transformer.h"
 #include "model/plan/ops/work.h"
 
 namespace isobar::nets {
+namespace {
+
+/// Equal blocks are cut to two; nets of few parts lose none.
+template <class Spec>
+Spec distinct_parts(Spec n) {
+  if constexpr (requires { n.depth; }) n.depth = std::min<int64_t>(n.depth, 2);
+  return n;
+}
+
+/// Kinds that are published in no other form
+template <class Net>
+PublishedForm published_form(const Net&, const std::vector<plan::Tensor>&) {
+  return {};
+}
+
+}  // namespace
 
 std::vector<plan::Part> parts_of(const NetSpec& net) {
   return net.visit([](const auto& n) { return parts_of(n); });
@@ -35,16 +42,6 @@ NetLimits limits_of(const NetSpec& net) {
 std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
   return e.spec.net.visit([&](const auto& n) { return make_net(n, e, at); });
 }
-
-namespace {
-
-/// Kinds that are published in no other form
-template <class Net>
-PublishedForm published_form(const Net&, const std::vector<plan::Tensor>&) {
-  return {};
-}
-
-}  // namespace
 
 PublishedForm published_form(const NetSpec& net, const std::vector<plan::Tensor>& own) {
   return net.visit([&](const auto& n) { return published_form(n, own); });

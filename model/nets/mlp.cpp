@@ -1,12 +1,19 @@
-#include "model/nets/mlp.h"
-
+// Linears with an activation after each but the last (MlpSpec), as in emulators of a column's physics.
+//
+//   embed   input [B, in] -> linear -> activation -> x [B, hidden 0]
+//   layer   x [B, hidden i] -> linear -> activation -> x [B, hidden i+1], × hidden layers - 1
+//   head    x -> linear -> prediction [B, out] -> loss, and each output's error
+//
+// Streams are in the type of activations. The loss is that of images of one pixel. With train.loss:
+// cross_entropy the outputs are logits, the target is one number, the class, and the share of samples with
+// the right largest logit is reported beside the loss. net.dropout acts on each x.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "model/base/classes.h"
 #include "model/nets/declare.h"
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/transformer/cross_entropy.h"
 
 namespace isobar::nets {
@@ -156,9 +163,7 @@ class Head : public NetPart {
 };
 
 std::string layer_path(int64_t i) {
-  char path[32];
-  std::snprintf(path, sizeof path, "layer%02ld", static_cast<long>(i));
-  return i == 0 ? "embed" : path;
+  return i == 0 ? "embed" : (i < 10 ? "layer0" : "layer") + std::to_string(i);
 }
 
 ImageShape one_pixel(int64_t channels) {
@@ -173,17 +178,13 @@ class Mlp : public Net {
     int64_t in = n.in_features;
     for (int i = 0; i < n.blocks(); ++i) {
       const int64_t out = n.hidden[i];
-      auto layer = std::make_unique<Layer>(i, layer_path(i), e, at, in, out, activation);
-      if (i == 0) first_ = layer.get();
-      parts_.push_back(std::move(layer));
+      Layer* const layer = add_part(std::make_unique<Layer>(i, layer_path(i), e, at, in, out, activation));
+      if (i == 0) first_ = layer;
       streams_.push_back({"x", i, i + 1, e.act, at.rows * out});
       in = out;
     }
-    const auto last = static_cast<int>(parts_.size());
-    const ImageShape output = one_pixel(n.out_features);
-    auto head = std::make_unique<Head>(last, e, at, in, output);
-    head_ = head.get();
-    parts_.push_back(std::move(head));
+    const int last = here();
+    head_ = add_part(std::make_unique<Head>(last, e, at, in, one_pixel(n.out_features)));
     batch_ = {{"input", plan::BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
                e.act == DType::f32},
               {"target", plan::BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features,

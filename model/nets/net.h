@@ -98,6 +98,13 @@ class Net {
   virtual void after_metrics() {}
 
  protected:
+  int here() const { return static_cast<int>(parts_.size()); }  // index of the next part
+  template <class Part>
+  Part* add_part(std::unique_ptr<Part> part) {
+    Part* const p = part.get();
+    parts_.push_back(std::move(part));
+    return p;
+  }
   std::vector<std::unique_ptr<NetPart>> parts_;
   std::vector<plan::Stream> streams_;
   std::vector<plan::BatchTensor> batch_;

@@ -1,5 +1,15 @@
-#include "model/nets/aurora/aurora.h"
-
+// Aurora (Bodnar 2024, arXiv 2405.13063): a Perceiver encoder, a 3-D Swin U-Net, a Perceiver decoder.
+//
+//   embed   fields -> x [B, latent levels, H/p, W/p, D], s: the lead time's conditioning
+//   block   × encoder_depths[0], merge, block × encoder_depths[1], merge, …
+//   split   between the decoder's resolutions: its finest ones get a skip connection added
+//   head    the last x beside the first resolution's -> fields, loss
+//
+// Context parallelism gives each rank a band of latitudes (bands.h). Rows of windows that two bands share are
+// exchanged before and after attention, under the work on windows inside one band; all else is local.
+//
+// Parameters have the published model's names, except that q, k and v are separate (there: one qkv) and a
+// patch embedding has one weight for all variables (there: one each); see published.h.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -8,7 +18,8 @@
 #include "model/nets/aurora/encoder.h"
 #include "model/nets/aurora/ends.h"
 #include "model/nets/aurora/swin.h"
-#include "model/nets/transformer/transformer.h"
+#include "model/nets/kinds.h"
+#include "model/nets/transformer/block.h"
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 
@@ -41,15 +52,11 @@ class Aurora : public Net {
         read_(image_read(n, n.patch_size)),
         grids_(e, at, finest(n), n.encoder_depths.size()) {
     const std::vector<SwinItem> list = items(n);
-    auto encoder = std::make_unique<Encoder>(e, grids_.patches(), n);
-    encoder_ = encoder.get();
-    parts_.push_back(std::move(encoder));
+    Encoder* const encoder = add_part(std::make_unique<Encoder>(e, grids_.patches(), n));
     for (const SwinItem& item : list) add(item);
-    auto decoder = std::make_unique<Decoder>(here(), e, grids_.patches(), n);
-    decoder_ = decoder.get();
-    parts_.push_back(std::move(decoder));
+    Decoder* const decoder = add_part(std::make_unique<Decoder>(here(), e, grids_.patches(), n));
     add_streams(list);
-    ends_ = std::make_unique<Ends>(e, n, grids_.patches(), encoder_, decoder_);
+    ends_ = std::make_unique<Ends>(e, n, grids_.patches(), encoder, decoder);
     batch_ = ends_->batch();
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
@@ -59,8 +66,6 @@ class Aurora : public Net {
 
  private:
   // ---- parts and streams ----
-
-  int here() const { return static_cast<int>(parts_.size()); }
 
   void add(const SwinItem& item) {
     const int64_t width = n_.embed_dim << item.resolution;
@@ -76,19 +81,19 @@ class Aurora : public Net {
                                    .last = item.last,
                                    .drops = n_.drop_path > 0,
                                    .drop_path = drop_path(item)};
-      parts_.push_back(std::make_unique<SwinBlock>(
+      add_part(std::make_unique<SwinBlock>(
           here(), block_path(blocks_++), block_name(item.encoder, stage, item.of), e_,
           grids_.sharding(item.resolution), grids_.windows(item.resolution, item.shifted()), shape));
     } else if (item.kind == SwinItem::Kind::merge) {
       const std::string i = std::to_string(item.resolution);
-      parts_.push_back(std::make_unique<PatchMerging>(
+      add_part(std::make_unique<PatchMerging>(
           here(), "merge" + i, "backbone.encoder_layers." + i + ".downsample", e_,
           grids_.sharding(item.resolution + 1), grids_.neighbours(item.resolution), width, skips(item),
           n_.norm_eps));
       merges_[item.resolution] = here() - 1;
     } else {
       const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      parts_.push_back(std::make_unique<PatchSplitting>(
+      add_part(std::make_unique<PatchSplitting>(
           here(), "split" + std::to_string(stage),
           "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_,
           grids_.sharding(item.resolution - 1), grids_.neighbours(item.resolution - 1), width,
@@ -142,8 +147,6 @@ class Aurora : public Net {
   SwinGrids grids_;
   int64_t blocks_ = 0;
   std::map<int64_t, int32_t> merges_;
-  Encoder* encoder_;
-  Decoder* decoder_;
   std::unique_ptr<Ends> ends_;
 };
 

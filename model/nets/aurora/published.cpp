@@ -1,10 +1,12 @@
-#include "model/nets/aurora/published.h"
-
+// Aurora's tensors in microsoft-aurora's form (published.h): one qkv, and one weight per variable of a patch
+// embedding. Its first files have one weight for all variables, also of the heads [points, variables, D], in
+// those nets' order of variables.
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "model/nets/aurora/swin.h"
+#include "model/nets/kinds.h"
 #include "model/nets/transformer/adapter.h"
 
 namespace isobar::nets {

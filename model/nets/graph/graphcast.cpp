@@ -1,13 +1,24 @@
-#include "model/nets/graph/graphcast.h"
-
+// GraphCast (GraphcastSpec): from a grid of the globe to a mesh, many steps there, and back.
+//
+//   embed    fields [B,C,H,W] with the points' places as three more -> MLP -> grid [B n_g, D];
+//            mesh nodes' places, with zeros for fields, -> MLP -> mesh [B n_m, D]
+//   encode   grid to mesh edges' features -> MLP; one step of messages along them; then the mesh's own edges'
+//            features -> MLP -> edges [B n_e, D]
+//   step     × num_gnn_layers: edges, mesh -> edges, mesh, each with its own weights
+//   decode   mesh to grid edges' features -> MLP; one step of messages along them
+//   head     grid -> MLP -> prediction [B n_g, C'] -> loss, and RMSE of each channel
+//
+// Streams are in f32. The grid's bypasses the steps, from encode to decode. Nodes that receive nothing have
+// their own MLP: the grid's in encode, and the mesh's in decode. The source counts the latter among its
+// parameters though its result is unused: its gradients are zero.
 #include <algorithm>
-#include <cstdio>
 
 #include "model/base/error.h"
 #include "model/nets/declare.h"
 #include "model/nets/graph/globe_graph.h"
 #include "model/nets/graph/graphcast_parts.h"
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/points.h"
 
 namespace isobar::nets {
@@ -175,12 +186,6 @@ class GlobeHead : public NetPart {
   plan::View wanted_, counts_;  // target and mask in the prediction's order
 };
 
-std::string globe_step_path(int64_t i) {
-  char path[32];
-  std::snprintf(path, sizeof path, "step%02ld", static_cast<long>(i));
-  return path;
-}
-
 class Graphcast : public Net {
  public:
   Graphcast(const GraphcastSpec& n, Emission& e, const Sharding& at)
@@ -198,14 +203,14 @@ class Graphcast : public Net {
     const GlobeNet net{e,   at_,    n.latent_size, mlp_shape(n), down_.receivers, up_.receivers,
                        up_, level_, down_};
     const auto steps = static_cast<int>(n.num_gnn_layers);
-    embed_ = add(
+    embed_ = add_part(
         std::make_unique<GlobeEmbed>(n, net, graph_, order, level_.cut() ? level_.cut()->first_receiver : 0));
-    const int encode = add(std::make_unique<GlobeEncode>(1, net))->index();
+    const int encode = add_part(std::make_unique<GlobeEncode>(1, net))->index();
     for (int i = 0; i < steps; ++i)
-      add(std::make_unique<GlobeStep>(encode + 1 + i, globe_step_path(i), "steps." + std::to_string(i), net,
-                                      i + 1 == steps));
-    const int decode = add(std::make_unique<GlobeDecode>(encode + steps + 1, net))->index();
-    head_ = add(std::make_unique<GlobeHead>(decode + 1, n, net, order));
+      add_part(std::make_unique<GlobeStep>(encode + 1 + i, step_path(i), "steps." + std::to_string(i), net,
+                                           i + 1 == steps));
+    const int decode = add_part(std::make_unique<GlobeDecode>(encode + steps + 1, net))->index();
+    head_ = add_part(std::make_unique<GlobeHead>(decode + 1, n, net, order));
 
     const auto stream = [&](const char* name, int from, int to, int64_t rows) {
       streams_.push_back({name, from, to, DType::f32, at.batch * rows * n.latent_size});
@@ -232,12 +237,6 @@ class Graphcast : public Net {
   }
 
  private:
-  template <class T>
-  T* add(std::unique_ptr<T> part) {
-    T* const p = part.get();
-    parts_.push_back(std::move(part));
-    return p;
-  }
   /// This rank's edges
   EdgeConstants edges(Emission& e, const std::string& name, EdgeSet GlobeGraph::*set,
                       std::vector<EdgeCut> GlobeCut::*cut, int64_t senders, int64_t receivers,
@@ -274,8 +273,8 @@ std::unique_ptr<Net> make_net(const GraphcastSpec& n, Emission& e, const Shardin
 std::vector<plan::Part> parts_of(const GraphcastSpec& n) {
   std::vector<plan::Part> parts{{"embed", "embed", 0}, {"encode", "encode", 1}};
   const auto last = static_cast<int32_t>(n.num_gnn_layers);
-  for (int32_t i = 0; i + 1 < last; ++i) parts.push_back({"step", globe_step_path(i), 2});
-  parts.push_back({"last_step", globe_step_path(last - 1), last + 1});
+  for (int32_t i = 0; i + 1 < last; ++i) parts.push_back({"step", step_path(i), 2});
+  parts.push_back({"last_step", step_path(last - 1), last + 1});
   parts.push_back({"decode", "decode", last + 2});
   parts.push_back({"head", "head", last + 3});
   return parts;

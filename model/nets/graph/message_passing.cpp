@@ -329,4 +329,8 @@ void MessageStep::backward(const std::vector<Gradient>& out, std::vector<Gradien
   intra_.backward(dsums[0], in[kIntra].dx, !last_, in[kDown].dx, true, in[kDown].dx);
 }
 
+std::string step_path(int64_t i) {
+  return (i < 10 ? "step0" : "step") + std::to_string(i);
+}
+
 }  // namespace isobar::nets

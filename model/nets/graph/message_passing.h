@@ -128,4 +128,7 @@ class MessageStep : public NetPart {
   plan::View act_[4], sums_[2];  // the streams as products read them; messages of both types
 };
 
+/// "step07"
+std::string step_path(int64_t i);
+
 }  // namespace isobar::nets

@@ -1,13 +1,13 @@
 #include "model/nets/graph/regional_gnn.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "model/nets/declare.h"
 #include "model/nets/feature_embed.h"
 #include "model/nets/graph/message_passing.h"
 #include "model/nets/graph/region_graph.h"
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/points.h"
 
 namespace isobar::nets {
@@ -183,12 +183,6 @@ class GraphHead : public NetPart {
   plan::View wanted_, counts_;  // target and mask at downstream points
 };
 
-std::string step_path(int64_t i) {
-  char path[32];
-  std::snprintf(path, sizeof path, "step%02ld", static_cast<long>(i));
-  return path;
-}
-
 class RegionalGnn : public Net {
  public:
   RegionalGnn(const RegionalGnnSpec& n, Emission& e, const Sharding& at)
@@ -201,17 +195,12 @@ class RegionalGnn : public Net {
         boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary, sending_box(n).points(),
                         n.boundary_edges())) {
     const auto steps = static_cast<int>(n.num_gnn_layers);
-    auto embed = std::make_unique<GraphEmbed>(e, at_, n, cut_.get(), intra_, boundary_);
-    embed_ = embed.get();
-    parts_.push_back(std::move(embed));
+    embed_ = add_part(std::make_unique<GraphEmbed>(e, at_, n, cut_.get(), intra_, boundary_));
     for (int i = 0; i < steps; ++i)
-      parts_.push_back(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e,
-                                                     at_, intra_, boundary_, n.latent_size, shape_of(n),
-                                                     i + 1 == steps));
-    auto head =
-        std::make_unique<GraphHead>(steps + 1, e, at_, n, cut_ ? cut_->down.order : std::vector<int32_t>{});
-    head_ = head.get();
-    parts_.push_back(std::move(head));
+      add_part(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e, at_,
+                                             intra_, boundary_, n.latent_size, shape_of(n), i + 1 == steps));
+    head_ = add_part(
+        std::make_unique<GraphHead>(steps + 1, e, at_, n, cut_ ? cut_->down.order : std::vector<int32_t>{}));
     const int64_t rows[4] = {intra_.receivers, boundary_.senders, intra_.edges, boundary_.edges};
     for (int32_t to = 1; to <= steps; ++to)
       for (size_t i = 0; i < 4; ++i)

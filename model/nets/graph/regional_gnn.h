@@ -7,19 +7,11 @@
 //
 // Streams are in f32. The prediction is a line of n_d points.
 #pragma once
-#include <memory>
 #include <optional>
-#include <vector>
 
-#include "model/nets/layout/legal_layout.h"
-#include "model/nets/net.h"
+#include "model/base/spec/net_spec.h"
 
 namespace isobar::nets {
-
-std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Sharding& at);
-std::vector<plan::Part> parts_of(const RegionalGnnSpec& n);
-RegionalGnnSpec distinct_parts(RegionalGnnSpec n);
-NetLimits limits_of(const RegionalGnnSpec& n);
 
 /// The part of its grid that a net predicts, if it predicts a part; the prediction is a line of those points.
 std::optional<GridBox> predicted_region(const NetSpec& net);

@@ -263,6 +263,14 @@ PixelEnds::PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, co
   if (adds) head->adds_to_state();
 }
 
+void ImageNet::end(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
+                   PatchEmbed* embed, PixelHead* head) {
+  ends_.emplace(e, at, read, predicted, embed, head);
+  for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
+  batch_ = ends_->batch();
+  metrics_ = image_metrics(predicted);
+}
+
 std::vector<plan::Stream> PixelEnds::state() const {
   if (e_.spec.train.prediction != PredictionKind::increment) return {};
   return {{"state", 0, head_->index(), DType::f32, at_.rows * predicted_.patch_size()}};

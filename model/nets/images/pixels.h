@@ -146,6 +146,21 @@ class PixelEnds : public RollOut {
   std::map<int32_t, plan::View> forcings_;  // by step
 };
 
+/// A net from image to image. A kind's constructor adds parts and streams, and then calls end().
+class ImageNet : public Net {
+ public:
+  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
+  RollOut* roll_out() override { return &*ends_; }
+
+ protected:
+  void end(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
+           PatchEmbed* embed, PixelHead* head);
+
+ private:
+  std::optional<PixelEnds> ends_;
+};
+
 /// The batch tensors of both ends; `last`: the head's part. In a roll-out the first fetch brings all steps'
 /// tensors: a target, and its mask, for each step in the loss.
 std::vector<plan::BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read,

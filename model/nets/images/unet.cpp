@@ -1,11 +1,18 @@
-#include "model/nets/images/unet.h"
-
-#include <optional>
-
+// A ViT of two resolutions (UnetSpec), the shape of Swin's U-Nets (Cao 2021) and of Aurora's: unequal parts
+// and a skip connection.
+//
+//   embed   image -> x [B,H,W,D]
+//   block   × encoder_depth
+//   merge   x -> LayerNorm -> four neighbours side by side [B,H/2,W/2,4D] -> linear -> [B,H/2,W/2,2D];
+//           x is also split's skip connection
+//   block   × bottleneck_depth, of twice the width
+//   split   -> LayerNorm -> linear [B,H/2,W/2,4D] -> four neighbours [B,H,W,D], added to the skip connection
+//   block   × decoder_depth
+//   head    -> image
 #include "model/nets/declare.h"
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/transformer/block.h"
-#include "model/nets/transformer/transformer.h"
 
 namespace isobar::nets {
 namespace {
@@ -170,10 +177,10 @@ class Split : public NetPart {
   plan::View skip_;
 };
 
-class Unet : public Net {
+class Unet : public ImageNet {
  public:
   Unet(const UnetSpec& n, Emission& e, const Sharding& fine)
-      : read_(image_read(n, n.patch_size)), fine_(fine), coarse_(fine.with_tokens(n.tokens() / 4)) {
+      : fine_(fine), coarse_(fine.with_tokens(n.tokens() / 4)) {
     const BlockShape shape{.width = n.embed_dim,
                            .heads = n.num_heads,
                            .kv_heads = n.num_heads,
@@ -185,51 +192,34 @@ class Unet : public Net {
     BlockShape wide = shape;
     wide.width *= 2, wide.heads *= 2, wide.kv_heads *= 2, wide.hidden *= 2, wide.tokens /= 4;
     const Grid grid{fine.batch, n.img_height / n.patch_size, n.img_width / n.patch_size, n.embed_dim};
-    const ImageShape predicted = image_predicted(n, n.patch_size);
-    embed_ = add(std::make_unique<PatchEmbed>(0, e, fine_, read_, shape.width));
+    const ImageShape read = image_read(n, n.patch_size), predicted = image_predicted(n, n.patch_size);
+    PatchEmbed* const embed = add_part(std::make_unique<PatchEmbed>(0, e, fine_, read, shape.width));
     add_blocks(n.encoder_depth, "encoder", e, fine_, shape);
-    const int merge = add(std::make_unique<Merge>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
+    const int merge = add_part(std::make_unique<Merge>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
     add_blocks(n.bottleneck_depth, "bottleneck", e, coarse_, wide);
-    const int split = add(std::make_unique<Split>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
+    const int split = add_part(std::make_unique<Split>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
     add_blocks(n.decoder_depth, "decoder", e, fine_, shape);
-    head_ = add(std::make_unique<PixelHead>(here(), e, fine_, predicted, shape));
+    PixelHead* const head = add_part(std::make_unique<PixelHead>(here(), e, fine_, predicted, shape));
     for (int32_t to = 1; to < here(); ++to) {
       if (to == split) streams_.push_back({"skip", merge, split, shape.stream, fine.rows * shape.width});
       const bool narrow = to <= merge || to > split;
       streams_.push_back({narrow ? "x" : "x2", to - 1, to, shape.stream,
                           narrow ? fine.rows * shape.width : coarse_.rows * wide.width});
     }
-    ends_.emplace(e, fine_, read_, predicted, embed_, head_);
-    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
-    batch_ = ends_->batch();
-    metrics_ = image_metrics(predicted);
+    end(e, fine_, read, predicted, embed, head);
   }
-  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
-  RollOut* roll_out() override { return &*ends_; }
 
  private:
-  int here() const { return static_cast<int>(parts_.size()); }
-  template <class T>
-  T* add(std::unique_ptr<T> part) {
-    T* const p = part.get();
-    parts_.push_back(std::move(part));
-    return p;
-  }
   void add_blocks(int64_t depth, const std::string& where, Emission& e, const Sharding& at,
                   const BlockShape& shape) {
     for (int64_t i = 0; i < depth; ++i, ++blocks_)
-      add(std::make_unique<Block>(here(), block_path(blocks_), where + "." + std::to_string(i), e, at,
-                                  shape));
+      add_part(std::make_unique<Block>(here(), block_path(blocks_), where + "." + std::to_string(i), e, at,
+                                       shape));
   }
 
-  const ImageShape read_;
   const Sharding& fine_;
   const Sharding coarse_;
   int64_t blocks_ = 0;
-  PatchEmbed* embed_;
-  PixelHead* head_;
-  std::optional<PixelEnds> ends_;
 };
 
 }  // namespace

@@ -1,10 +1,15 @@
-#include "model/nets/published/hugging_face.h"
-
+// Names and shapes of the weights of GPT-2, Llama, Mixtral and DeepSeekMoE in Hugging Face's transformers;
+// config.json: base/names/hugging_face_config.h.
+//
+//   published_form(spec.net, plan.tensors)                    // nets/published/published.h, for the weights
+//
+// transformers turns a head's halves by its rotary positions, as we do, so queries and keys keep their order.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "model/base/names/hugging_face_config.h"
+#include "model/nets/kinds.h"
 
 namespace isobar::nets {
 namespace {

@@ -1,11 +1,20 @@
-#include "model/nets/swin/swin.h"
-
+// A plain 2-D Swin (Liu 2021) in the shape of Swin-Unet (Cao 2021), image to image, for weather fields:
+//
+//   embed   image -> x [B, H/p, W/p, D], learned positions
+//   block   × encoder_depths[0], merge, block × encoder_depths[1], merge, …; the width doubles at each merge
+//   split   between the decoder's resolutions, each with the skip connection from the encoder's last block of
+//           its resolution added
+//   head    norm, linear -> image, loss
+//
+// Blocks are pre-norm transformer blocks (block.h) whose attention is inside windows, in every second one of
+// a stage shifted by half a window, with Swin's relative position bias. As in weather's Swins, longitudes may
+// be a circle, and windows need not divide the grid (padding is never attended to). Two choices are Aurora's:
+// skips are added where Swin-Unet concatenates, and a split norms its neighbours between two linears.
 #include <map>
-#include <optional>
 
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/transformer/block.h"
-#include "model/nets/transformer/transformer.h"
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 
@@ -23,35 +32,22 @@ WindowGrid finest(const SwinSpec& n) {
           .by_sides = n.relative_position_bias};
 }
 
-class Swin : public Net {
+class Swin : public ImageNet {
  public:
   Swin(const SwinSpec& n, Emission& e, const Sharding& at)
       : n_(n), e_(e), at_(at), grids_(e, at, finest(n), n.encoder_depths.size()) {
     const Sharding& patches = grids_.patches();
     const ImageShape read = image_read(n, n.patch_size), predicted = image_predicted(n, n.patch_size);
-    PatchEmbed* const embed = add(std::make_unique<PatchEmbed>(0, e, patches, read, n.embed_dim));
+    PatchEmbed* const embed = add_part(std::make_unique<PatchEmbed>(0, e, patches, read, n.embed_dim));
     const std::vector<SwinItem> list = items(n);
     for (const SwinItem& item : list) add(item);
-    PixelHead* const head = add(std::make_unique<PixelHead>(here(), e, patches, predicted, block_shape(0)));
+    PixelHead* const head =
+        add_part(std::make_unique<PixelHead>(here(), e, patches, predicted, block_shape(0)));
     add_streams(list);
-    ends_.emplace(e, patches, read, predicted, embed, head);
-    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
-    batch_ = ends_->batch();
-    metrics_ = image_metrics(predicted);
+    end(e, patches, read, predicted, embed, head);
   }
-  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
-  RollOut* roll_out() override { return &*ends_; }
 
  private:
-  int here() const { return static_cast<int>(parts_.size()); }
-  template <class T>
-  T* add(std::unique_ptr<T> part) {
-    T* const p = part.get();
-    parts_.push_back(std::move(part));
-    return p;
-  }
-
   int64_t width(int64_t resolution) const { return n_.embed_dim << resolution; }
   BlockShape block_shape(int64_t resolution) const {
     const int64_t heads = n_.encoder_num_heads[static_cast<size_t>(resolution)];
@@ -72,18 +68,18 @@ class Swin : public Net {
     const int64_t r = item.resolution;
     const std::string name = stage_name(item);
     if (item.kind == SwinItem::Kind::block) {
-      add(std::make_unique<Block>(here(), block_path(blocks_++), name + ".blocks." + std::to_string(item.of),
-                                  e_, grids_.sharding(r), block_shape(r), &grids_.windows(r, item.shifted()),
-                                  n_.relative_position_bias));
+      add_part(std::make_unique<Block>(
+          here(), block_path(blocks_++), name + ".blocks." + std::to_string(item.of), e_, grids_.sharding(r),
+          block_shape(r), &grids_.windows(r, item.shifted()), n_.relative_position_bias));
     } else if (item.kind == SwinItem::Kind::merge) {
       merges_[r] = here();
-      add(std::make_unique<PatchMerging>(here(), "merge" + std::to_string(r), name + ".downsample", e_,
-                                         grids_.sharding(r + 1), grids_.neighbours(r), width(r), 1,
-                                         n_.norm_eps));
+      add_part(std::make_unique<PatchMerging>(here(), "merge" + std::to_string(r), name + ".downsample", e_,
+                                              grids_.sharding(r + 1), grids_.neighbours(r), width(r), 1,
+                                              n_.norm_eps));
     } else {
-      add(std::make_unique<PatchSplitting>(here(), "split" + std::to_string(splits_++), name + ".upsample",
-                                           e_, grids_.sharding(r - 1), grids_.neighbours(r - 1), width(r),
-                                           true, n_.norm_eps));
+      add_part(std::make_unique<PatchSplitting>(here(), "split" + std::to_string(splits_++),
+                                                name + ".upsample", e_, grids_.sharding(r - 1),
+                                                grids_.neighbours(r - 1), width(r), true, n_.norm_eps));
     }
   }
 
@@ -108,7 +104,6 @@ class Swin : public Net {
   SwinGrids grids_;
   int64_t blocks_ = 0, splits_ = 0;
   std::map<int64_t, int32_t> merges_;  // by the finer resolution
-  std::optional<PixelEnds> ends_;
 };
 
 }  // namespace

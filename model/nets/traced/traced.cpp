@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/spec/traced_net.h"
+#include "model/nets/kinds.h"
 #include "model/nets/tied.h"
 #include "model/nets/traced/aten.h"
 #include "model/nets/traced/tensor_cut.h"
@@ -102,15 +103,14 @@ class Traced : public Net {
       for (const std::string& name : p.parameters)
         if (declared.insert(name).second) {
           own.push_back(name);
-          shared_.homes[name] = static_cast<int>(parts_.size());
+          shared_.homes[name] = here();
         } else if (shared_.twice.contains(name)) {
           own.push_back(name);
         }
       if (i == n.part_indices().back())
         for (const TracedNet::Parameter& unread : shared_.net->parameters)
           if (!read.contains(unread.name)) own.push_back(unread.name);
-      parts_.push_back(
-          std::make_unique<TracedNetPart>(static_cast<int>(parts_.size()), p, shared_, std::move(own)));
+      add_part(std::make_unique<TracedNetPart>(here(), p, shared_, std::move(own)));
     }
   }
 

@@ -313,4 +313,8 @@ plan::View Block::attention_backward(const plan::View& part) {
   return dh1;
 }
 
+std::string block_path(int64_t i) {
+  return (i < 10 ? "block0" : "block") + std::to_string(i);
+}
+
 }  // namespace isobar::nets

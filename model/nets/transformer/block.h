@@ -94,4 +94,7 @@ class Block : public NetPart {
   plan::View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
 };
 
+/// "block07"
+std::string block_path(int64_t i);
+
 }  // namespace isobar::nets

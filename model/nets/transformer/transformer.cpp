@@ -1,9 +1,9 @@
-#include "model/nets/transformer/transformer.h"
-
+// The transformers: equal pre-norm blocks (block.h) between two ends, images for the ViT (pixels.h: the NERSC
+// 6-hour ERA5 forecast), tokens for gpt and llama (language.h).
 #include <algorithm>
-#include <optional>
 
 #include "model/nets/images/pixels.h"
+#include "model/nets/kinds.h"
 #include "model/nets/parts.h"
 #include "model/nets/tied.h"
 #include "model/nets/transformer/block.h"
@@ -13,77 +13,42 @@
 namespace isobar::nets {
 namespace {
 
-class Transformer : public Net {
+std::unique_ptr<Block> block_of(int64_t i, Emission& e, const Sharding& at, const BlockShape& shape) {
+  return std::make_unique<Block>(static_cast<int>(i) + 1, block_path(i), "blocks." + std::to_string(i), e, at,
+                                 shape);
+}
+
+// The one stream of a chain
+std::vector<plan::Stream> chained(int32_t parts, const Sharding& at, const BlockShape& shape) {
+  std::vector<plan::Stream> streams;
+  for (int32_t i = 1; i < parts; ++i) streams.push_back({"x", i - 1, i, shape.stream, at.rows * shape.width});
+  return streams;
+}
+
+class Vit : public ImageNet {
  public:
-  Transformer(Emission& e, const Sharding& at, const BlockShape& shape) : e_(e), at_(at), shape_(shape) {}
-
- protected:
-  void add_blocks(int64_t depth) { add_blocks(0, depth, shape_); }
-  void add_blocks(int64_t from, int64_t to, const BlockShape& shape) {
-    for (int64_t i = from; i < to; ++i) {
-      auto block = std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
-                                           "blocks." + std::to_string(i), e_, at_, shape);
-      blocks_.push_back(block.get());
-      parts_.push_back(std::move(block));
-    }
+  Vit(Emission& e, const Sharding& at, const BlockShape& shape, const VitSpec& n) {
+    const ImageShape read = image_read(n, n.patch_size), predicted = image_predicted(n, n.patch_size);
+    PatchEmbed* const embed = add_part(std::make_unique<PatchEmbed>(0, e, at, read, shape.width));
+    for (int64_t i = 0; i < n.depth; ++i) add_part(block_of(i, e, at, shape));
+    PixelHead* const head = add_part(std::make_unique<PixelHead>(here(), e, at, predicted, shape));
+    streams_ = chained(here(), at, shape);
+    end(e, at, read, predicted, embed, head);
   }
-  void join() {
-    for (int32_t i = 1; i < static_cast<int32_t>(parts_.size()); ++i)
-      streams_.push_back({"x", i - 1, i, shape_.stream, at_.rows * shape_.width});
-  }
-
-  std::vector<Block*> blocks_;
-  Emission& e_;
-  const Sharding& at_;
-  const BlockShape shape_;
 };
 
-class Vit : public Transformer {
- public:
-  Vit(Emission& e, const Sharding& at, const BlockShape& shape, const VitSpec& n)
-      : Transformer(e, at, shape), read_(image_read(n, n.patch_size)) {
-    const ImageShape predicted = image_predicted(n, n.patch_size);
-    auto embed = std::make_unique<PatchEmbed>(0, e, at, read_, shape.width);
-    embed_ = embed.get();
-    parts_.push_back(std::move(embed));
-    add_blocks(n.depth);
-    const auto last = static_cast<int>(parts_.size());
-    auto head = std::make_unique<PixelHead>(last, e, at, predicted, shape);
-    head_ = head.get();
-    parts_.push_back(std::move(head));
-    join();
-    ends_.emplace(e, at, read_, predicted, embed_, head_);
-    for (const plan::Stream& s : ends_->state()) streams_.push_back(s);
-    batch_ = ends_->batch();
-    metrics_ = image_metrics(predicted);
-  }
-  plan::ImageAttrs fetch() const override { return ends_->fetch(); }
-  void fetched(size_t tensor, const plan::View& v) override { ends_->fetched(batch_[tensor], v); }
-  RollOut* roll_out() override { return &*ends_; }
-
- private:
-  const ImageShape read_;
-  PatchEmbed* embed_;
-  PixelHead* head_;
-  std::optional<PixelEnds> ends_;
-};
-
-class LanguageModel : public Transformer {
+class LanguageModel : public Net {
  public:
   /// `dense`: the first blocks, which have no experts
   LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, int64_t dense,
                 const BlockShape& of_dense, const Vocabulary& v)
-      : Transformer(e, at, shape), tied_(v.tied && at.pp > 1) {
-    auto embed = std::make_unique<TokenEmbed>(0, e, at, v, shape);
-    embed_ = embed.get();
-    parts_.push_back(std::move(embed));
-    add_blocks(0, dense, of_dense);
-    add_blocks(dense, depth, shape);
-    const auto last = static_cast<int>(parts_.size());
-    auto head = std::make_unique<TokenHead>(last, e, at, v, shape, *embed_);
-    head_ = head.get();
-    parts_.push_back(std::move(head));
-    join();
+      : e_(e), at_(at), shape_(shape), tied_(v.tied && at.pp > 1) {
+    embed_ = add_part(std::make_unique<TokenEmbed>(0, e, at, v, shape));
+    for (int64_t i = 0; i < depth; ++i)
+      blocks_.push_back(add_part(block_of(i, e, at, i < dense ? of_dense : shape)));
+    const int last = here();
+    head_ = add_part(std::make_unique<TokenHead>(last, e, at, v, shape, *embed_));
+    streams_ = chained(here(), at, shape);
     batch_ = {{"tokens", plan::BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
               {"labels", plan::BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
     for (plan::BatchTensor& t : batch_) t.held = at.runs();
@@ -113,7 +78,11 @@ class LanguageModel : public Transformer {
   }
 
  private:
+  Emission& e_;
+  const Sharding& at_;
+  const BlockShape shape_;
   const bool tied_;
+  std::vector<Block*> blocks_;
   TokenEmbed* embed_;
   TokenHead* head_;
 };
@@ -121,10 +90,6 @@ class LanguageModel : public Transformer {
 }  // namespace
 
 // ---- for searches ----
-
-std::string block_path(int64_t i) {
-  return (i < 10 ? "block0" : "block") + std::to_string(i);
-}
 
 int64_t idle_parameters(const NetSpec& net) {
   if (net.kind() != LlamaSpec::kKind || !net.llama().has_experts()) return 0;

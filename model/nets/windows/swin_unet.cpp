@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-#include "model/nets/transformer/transformer.h"
+#include "model/nets/transformer/block.h"
 
 namespace isobar::nets {
 

@@ -1,6 +1,4 @@
 // GraphCast as a plan: the published counts exactly, its graph against brute force.
-#include "model/nets/graph/graphcast.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
