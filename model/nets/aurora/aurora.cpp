@@ -14,10 +14,12 @@
 #include <map>
 #include <numeric>
 
+#include "model/base/step_tensor.h"
 #include "model/nets/aurora/decoder.h"
 #include "model/nets/aurora/encoder.h"
-#include "model/nets/aurora/ends.h"
+#include "model/nets/aurora/fourier.h"
 #include "model/nets/aurora/swin.h"
+#include "model/nets/images/pixels.h"
 #include "model/nets/kinds.h"
 #include "model/nets/transformer/block.h"
 #include "model/nets/windows/resample.h"
@@ -42,6 +44,59 @@ WindowGrid finest(const AuroraSpec& n) {
           .window = {n.window[0], n.window[1], n.window[2]},
           .as_aurora = true};
 }
+
+// Input and targets as images, and the code of each step's time [B, D]. In a roll-out the prediction becomes
+// the newest of the steps that are read next; static fields stay, and time advances by the lead time.
+class Ends : public RollOut {
+ public:
+  /// `at`: of the patches.
+  Ends(Emission& e, const AuroraSpec& n, const Sharding& at, Encoder* encoder, Decoder* decoder)
+      : e_(e), n_(n), at_(at), encoder_(encoder), decoder_(decoder) {}
+
+  std::vector<plan::BatchTensor> batch() const {
+    std::vector<plan::BatchTensor> out = image_batch(
+        e_.spec, image_read(n_, n_.patch_size), image_predicted(n_, n_.patch_size), at_, decoder_->index());
+    for (int32_t k = 0; k < e_.spec.train.rollout; ++k) {
+      out.push_back({step_tensor("time", k), plan::BatchRole::time, 0, DType::f32, n_.embed_dim,
+                     at_.batch * n_.embed_dim, true,
+                     [D = n_.embed_dim, later = k * n_.lead_time](double hours, float* to) {
+                       fourier_code(static_cast<double>(static_cast<float>(hours + later)), kTimes, D, to);
+                     }});
+      out.back().step = k;
+    }
+    return out;
+  }
+  // The view in the first step's slot, though a later step's slot may hold it.
+  void fetched(const plan::BatchTensor& t, const plan::View& v) {
+    const plan::View own = v.of_before(-v.back);
+    if (t.role == plan::BatchRole::input) encoder_->set_input(own);
+    if (t.role == plan::BatchRole::target) decoder_->set_target(own);
+    if (t.role == plan::BatchRole::mask) decoder_->set_mask(own);
+    if (t.role == plan::BatchRole::time) times_[t.step] = own;
+  }
+
+  std::vector<plan::Stream> feedback() const override {
+    if (!e_.spec.reads_predictions()) return {};
+    return {{"prediction", decoder_->index(), 0, n_.fp32_ends ? DType::f32 : e_.amp,
+             at_.rows * n_.out_channels * n_.patch_size * n_.patch_size}};
+  }
+  plan::View predicted() const override { return decoder_->predicted(); }
+  void before(const plan::View& v) override {
+    encoder_->set_before(v);
+    encoder_->set_time(times_.at(e_.roll.step));
+  }
+  void gradient(const plan::View& v) override {
+    encoder_->set_before_gradient(v), decoder_->set_next_gradient(v);
+  }
+
+ private:
+  Emission& e_;
+  const AuroraSpec n_;
+  const Sharding& at_;
+  Encoder* encoder_;
+  Decoder* decoder_;
+  std::map<int32_t, plan::View> times_;  // by step
+};
 
 class Aurora : public Net {
  public:
@@ -73,31 +128,29 @@ class Aurora : public Net {
       const int64_t stage = item.encoder
                                 ? item.resolution
                                 : static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      const SwinBlock::Shape shape{.width = width,
-                                   .heads = n_.encoder_num_heads[item.resolution],
-                                   .hidden = n_.mlp_ratio * width,
-                                   .condition = n_.embed_dim,
-                                   .eps = n_.norm_eps,
-                                   .last = item.last,
-                                   .drops = n_.drop_path > 0,
-                                   .drop_path = drop_path(item)};
-      add_part(std::make_unique<SwinBlock>(
-          here(), block_path(blocks_++), block_name(item.encoder, stage, item.of), e_,
-          grids_.sharding(item.resolution), grids_.windows(item.resolution, item.shifted()), shape));
+      const SwinBlockShape shape{.width = width,
+                                 .heads = n_.encoder_num_heads[item.resolution],
+                                 .hidden = n_.mlp_ratio * width,
+                                 .condition = n_.embed_dim,
+                                 .eps = n_.norm_eps,
+                                 .last = item.last,
+                                 .drops = n_.drop_path > 0,
+                                 .drop_path = drop_path(item)};
+      add_part(swin_block(here(), block_path(blocks_++), block_name(item.encoder, stage, item.of), e_,
+                          grids_.sharding(item.resolution), grids_.windows(item.resolution, item.shifted()),
+                          shape));
     } else if (item.kind == SwinItem::Kind::merge) {
       const std::string i = std::to_string(item.resolution);
-      add_part(std::make_unique<PatchMerging>(
-          here(), "merge" + i, "backbone.encoder_layers." + i + ".downsample", e_,
-          grids_.sharding(item.resolution + 1), grids_.neighbours(item.resolution), width, skips(item),
-          n_.norm_eps));
+      add_part(patch_merging(here(), "merge" + i, "backbone.encoder_layers." + i + ".downsample", e_,
+                             grids_.sharding(item.resolution + 1), grids_.neighbours(item.resolution), width,
+                             skips(item), n_.norm_eps));
       merges_[item.resolution] = here() - 1;
     } else {
       const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      add_part(std::make_unique<PatchSplitting>(
-          here(), "split" + std::to_string(stage),
-          "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_,
-          grids_.sharding(item.resolution - 1), grids_.neighbours(item.resolution - 1), width,
-          has_skip(n_, item), n_.norm_eps));
+      add_part(patch_splitting(here(), "split" + std::to_string(stage),
+                               "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_,
+                               grids_.sharding(item.resolution - 1), grids_.neighbours(item.resolution - 1),
+                               width, has_skip(n_, item), n_.norm_eps));
     }
   }
 

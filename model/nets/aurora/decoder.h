@@ -32,8 +32,6 @@ class Decoder : public NetPart {
   static constexpr size_t kX = 0, kSkip = 1;
 
  private:
-  void emit_head(Linear& l, const std::string& path, const plan::View& x, const plan::View& pred,
-                 int64_t rows);
   void place(const std::string& path, bool back, const plan::View& part, const plan::View& pred,
              bool surface);
   plan::SumAttrs rows_of(int64_t rows, int64_t cols) const;

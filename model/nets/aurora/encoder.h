@@ -94,7 +94,7 @@ class Encoder : public NetPart {
       time_code_{"absolute_time", {}, {}}, level_{"atmos_levels", {}, {}};
   RowOrder by_patch_, by_level_;  // upper air: levels of a patch adjacent; x: patches of a level adjacent
   plan::View lead_code_, input_, time_, before_, before_gradient_;
-  plan::View surface_patches_, upper_patches_, x_, u_, g_, lead_act_, c1_, c1_act_, c2_, c0_;
+  plan::View surface_patches_, upper_patches_, x_, u_, g_, lead_act_, c1_, c1_act_, c2_;
 };
 
 }  // namespace isobar::nets::aurora

@@ -38,8 +38,7 @@ class Perceiver {
   void forward(const plan::View& latents, const plan::View& context, const plan::View& y);
   /// Overwrites dy (f32); writes dlatents f32 and dcontext act.
   void backward(const plan::View& dy, const plan::View& dlatents, const plan::View& dcontext);
-  plan::View last_weight() const { return kv_.weight; }   // its gradient is written last
-  plan::View first_gain() const { return norm1_.gamma; }  // likewise, among parameters that are no weights
+  plan::View last_weight() const { return kv_.weight; }  // its gradient is written last
 
  private:
   plan::AttentionAttrs attention() const;

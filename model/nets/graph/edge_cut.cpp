@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/layers.h"
+#include "model/nets/layout/memo.h"
 
 namespace isobar::nets {
 namespace {
@@ -133,7 +134,7 @@ EdgeConstants edges_of_rank(Emission& e, const std::string& name, const EdgeCons
                       "leaves a rank without nodes, or without any of the " + std::to_string(whole.edges) +
                           " edges '" + name + "'",
                       "set it smaller, or make the graph larger");
-  const auto local = std::make_shared<const LazyEdges>(all, cut);
+  const auto local = std::make_shared<const Lazy<EdgeSet>>([=] { return local_edges(all(), *cut); });
   return {e.b,
           name,
           [local]() -> const EdgeSet& { return (*local)(); },

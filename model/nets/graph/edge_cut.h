@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -49,23 +48,6 @@ EdgeSet local_edges(const EdgeSet& all, const EdgeCut& cut);
 
 /// Nodes of each of `ranks` ranks, at least one, with weights as equal as runs allow.
 std::vector<int64_t> split_by_weight(const std::vector<int64_t>& weights, int64_t ranks);
-
-/// A rank's edges, built on first access.
-class LazyEdges {
- public:
-  LazyEdges(std::function<const EdgeSet&()> all, std::shared_ptr<const EdgeCut> cut)
-      : all_(std::move(all)), cut_(std::move(cut)) {}
-  const EdgeSet& operator()() const {
-    std::call_once(once_, [this] { edges_ = local_edges(all_(), *cut_); });
-    return edges_;
-  }
-
- private:
-  const std::function<const EdgeSet&()> all_;
-  const std::shared_ptr<const EdgeCut> cut_;
-  mutable std::once_flag once_;
-  mutable EdgeSet edges_;
-};
 
 /// A rank's edges as constants of its plan. `all`: the whole set, with counts `whole`; `cut`: absent if the
 /// graph is whole. Throws ConfigError if the rank has none.

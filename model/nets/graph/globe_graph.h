@@ -11,7 +11,6 @@
 // the triangle that contains it.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -46,26 +45,5 @@ int64_t grid_to_mesh_edges(const GraphcastSpec& n);
 
 /// The graph with nodes renumbered by the cut. The grid's features (grid_planes) stay in the order of fields.
 GlobeGraph numbered(const GlobeGraph& graph, const GlobeCut& cut);
-
-/// Built on first access; renumbered by `cut`, if given.
-class LazyGlobeGraph {
- public:
-  LazyGlobeGraph(GraphcastSpec spec, std::shared_ptr<const GlobeCut> cut)
-      : spec_(std::move(spec)), cut_(std::move(cut)) {}
-  const GlobeGraph& operator()() const {
-    std::call_once(once_, [this] {
-      graph_ = globe_graph(spec_);
-      if (cut_ && !cut_->mesh.order.empty())
-        graph_ = std::make_shared<const GlobeGraph>(numbered(*graph_, *cut_));
-    });
-    return *graph_;
-  }
-
- private:
-  const GraphcastSpec spec_;
-  const std::shared_ptr<const GlobeCut> cut_;
-  mutable std::once_flag once_;
-  mutable std::shared_ptr<const GlobeGraph> graph_;
-};
 
 }  // namespace isobar::nets

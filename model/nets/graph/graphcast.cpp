@@ -16,10 +16,10 @@
 #include "model/base/error.h"
 #include "model/nets/declare.h"
 #include "model/nets/graph/globe_graph.h"
+#include "model/nets/graph/graph_head.h"
 #include "model/nets/graph/graphcast_parts.h"
-#include "model/nets/images/pixels.h"
 #include "model/nets/kinds.h"
-#include "model/nets/points.h"
+#include "model/nets/layout/memo.h"
 
 namespace isobar::nets {
 namespace {
@@ -30,10 +30,19 @@ MlpShape mlp_shape(const GraphcastSpec& n) {
   return {n.mlp_hidden_size, n.mlp_num_hidden_layers, n.latent_size, n.norm_eps};
 }
 
+using LazyGlobe = Lazy<std::shared_ptr<const GlobeGraph>>;
+
+// Renumbered by `cut`, if it reorders nodes
+std::shared_ptr<const GlobeGraph> graph_of(const GraphcastSpec& n, const GlobeCut* cut) {
+  const auto graph = globe_graph(n);
+  if (!cut || cut->mesh.order.empty()) return graph;
+  return std::make_shared<const GlobeGraph>(numbered(*graph, *cut));
+}
+
 class GlobeEmbed : public NetPart {
  public:
   /// `order`: of the grid's points, see OwnPoints
-  GlobeEmbed(const GraphcastSpec& n, const GlobeNet& net, std::shared_ptr<const LazyGlobeGraph> graph,
+  GlobeEmbed(const GraphcastSpec& n, const GlobeNet& net, std::shared_ptr<const LazyGlobe> graph,
              std::vector<int32_t> order, int64_t first_node)
       : NetPart(0, "embed"),
         e_(net.e),
@@ -78,7 +87,7 @@ class GlobeEmbed : public NetPart {
   plan::View with_places() {
     if (!places_)
       places_ = b_.constant("grid.places", DType::f32, kPlaces * points_.height * points_.width,
-                            [graph = graph_](void* to) { fill_as(DType::f32, (*graph)().grid_planes, to); });
+                            [graph = graph_](void* to) { fill_as(DType::f32, (*graph)()->grid_planes, to); });
     const int64_t all = points_.size(), fields = all - places_.count;
     const plan::View x = b_.scratch("embed/grid.fields", DType::f32, at_.batch * all);
     const auto put = [&](const char* what, const plan::View& from, int64_t stride, int64_t first) {
@@ -99,7 +108,8 @@ class GlobeEmbed : public NetPart {
       features_ = b_.constant("mesh.places", e_.act, nodes_ * points_.channels,
                               [graph = graph_, act = e_.act, width = points_.channels, first = first_node_,
                                nodes = nodes_](void* to) {
-                                const float* const places = (*graph)().mesh_features.data() + first * kPlaces;
+                                const float* const places =
+                                    (*graph)()->mesh_features.data() + first * kPlaces;
                                 std::vector<float> all(static_cast<size_t>(nodes * width), 0.0f);
                                 for (int64_t i = 0; i < nodes * kPlaces; ++i)
                                   all[(i / kPlaces + 1) * width - kPlaces + i % kPlaces] = places[i];
@@ -111,7 +121,7 @@ class GlobeEmbed : public NetPart {
   Emission& e_;
   plan::Builder& b_;
   const Sharding& at_;
-  const std::shared_ptr<const LazyGlobeGraph> graph_;
+  const std::shared_ptr<const LazyGlobe> graph_;
   const ImageShape points_;
   OwnPoints own_;
   const int64_t nodes_, first_node_;  // of the mesh, this rank's
@@ -120,70 +130,23 @@ class GlobeEmbed : public NetPart {
   plan::View input_, x_, places_, features_;
 };
 
-class GlobeHead : public NetPart {
+class GlobeHead : public GraphHead {
  public:
   GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net, std::vector<int32_t> order)
-      : NetPart(index, "head"),
-        e_(net.e),
-        b_(net.e.b),
-        at_(net.at),
-        D_(net.latent),
-        points_(b_, at_, "head", std::move(order)),
-        predicted_(predicted_as(e_.spec, n, points_.apart())),
-        loss_(e_, at_, predicted_),
-        mlp_(e_, at_, "head", "head", {{"0", D_}}, to_channels(net.shape, n.out_channels)) {}
-  void set_target(const plan::View& v) { target_ = v; }
-  void set_mask(const plan::View& v) { mask_ = v; }
-
-  void declare(Declare& d) override { mlp_.declare(d); }
-  plan::View receive_buffer(size_t) override {
-    const plan::InPart here(b_, index());
-    return b_.saved_or_scratch("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
-  }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
-  }
-
-  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
-    x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
-    mlp_.first("/forward", {x_}, at_.rows, true);
-    pred_ = mlp_.rest("/forward", at_.rows, true);
-    wanted_ = target_, counts_ = mask_;
-    if (points_.apart()) {
-      const int64_t images = at_.batch * predicted_.channels;
-      wanted_ = points_.in_order("head/target", "head.target", images, target_);
-      if (mask_) counts_ = points_.in_order("head/mask", "head.mask", images, mask_);
-    }
-    loss_.forward(pred_, wanted_, counts_);
-    return {};
-  }
-
-  void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const plan::View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
-    mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
-  }
+      : GraphHead(index, net.e, net.at, "grid", predicted_as(net.e.spec, n, !order.empty()), net.shape,
+                  std::move(order)) {}
 
  private:
-  static MlpShape to_channels(MlpShape s, int64_t channels) {
-    s.out = channels, s.norm = false;
-    return s;
+  plan::View of_points(const std::string& what, const plan::View& of) override {
+    if (!points_.apart()) return of;
+    return points_.in_order("head/" + what, "head." + what, at_.batch * predicted_.channels, of);
   }
-  Emission& e_;
-  plan::Builder& b_;
-  const Sharding& at_;
   // Scattered points form a line; with latitude weights each is a row of its own (loss_latitudes()).
   static ImageShape predicted_as(const RunSpec& spec, const GraphcastSpec& n, bool apart) {
     if (!apart) return image_predicted(n, 1);
     const int64_t rows = spec.train.latitude_weights ? n.tokens() : 1;
     return {n.out_channels, rows, n.tokens() / rows, 1};
   }
-  const int64_t D_;
-  OwnPoints points_;
-  const ImageShape predicted_;
-  PixelLoss loss_;
-  GraphMlp mlp_;
-  plan::View target_, mask_, x_, pred_;
-  plan::View wanted_, counts_;  // target and mask in the prediction's order
 };
 
 class Graphcast : public Net {
@@ -192,7 +155,7 @@ class Graphcast : public Net {
       : cut_(at.cp > 1 ? globe_cut(n, at.cp) : nullptr),
         at_(cut_ ? at.with_parts(cut_->grid.parts) : at),
         read_(image_read(n, 1)),
-        graph_(std::make_shared<LazyGlobeGraph>(n, cut_)),
+        graph_(std::make_shared<const LazyGlobe>([n, cut = cut_] { return graph_of(n, cut.get()); })),
         up_(edges(e, "grid_to_mesh", &GlobeGraph::grid_to_mesh, &GlobeCut::grid_to_mesh, n.tokens(),
                   n.mesh_nodes(), up_edges(n, e))),
         level_(edges(e, "mesh", &GlobeGraph::mesh, &GlobeCut::level, n.mesh_nodes(), n.mesh_nodes(),
@@ -205,11 +168,10 @@ class Graphcast : public Net {
     const auto steps = static_cast<int>(n.num_gnn_layers);
     embed_ = add_part(
         std::make_unique<GlobeEmbed>(n, net, graph_, order, level_.cut() ? level_.cut()->first_receiver : 0));
-    const int encode = add_part(std::make_unique<GlobeEncode>(1, net))->index();
+    const int encode = add_part(globe_encode(1, net))->index();
     for (int i = 0; i < steps; ++i)
-      add_part(std::make_unique<GlobeStep>(encode + 1 + i, step_path(i), "steps." + std::to_string(i), net,
-                                           i + 1 == steps));
-    const int decode = add_part(std::make_unique<GlobeDecode>(encode + steps + 1, net))->index();
+      add_part(globe_step(encode + 1 + i, step_path(i), "steps." + std::to_string(i), net, i + 1 == steps));
+    const int decode = add_part(globe_decode(encode + steps + 1, net))->index();
     head_ = add_part(std::make_unique<GlobeHead>(decode + 1, n, net, order));
 
     const auto stream = [&](const char* name, int from, int to, int64_t rows) {
@@ -242,7 +204,7 @@ class Graphcast : public Net {
                       std::vector<EdgeCut> GlobeCut::*cut, int64_t senders, int64_t receivers,
                       int64_t count) const {
     return edges_of_rank(
-        e, name, [graph = graph_, set]() -> const EdgeSet& { return (*graph)().*set; },
+        e, name, [graph = graph_, set]() -> const EdgeSet& { return (*(*graph)()).*set; },
         {count, senders, receivers, GlobeGraph::kEdgeFeatures},
         cut_ ? std::shared_ptr<const EdgeCut>(cut_, &((*cut_).*cut)[static_cast<size_t>(at_.at.cp)])
              : nullptr);
@@ -258,7 +220,7 @@ class Graphcast : public Net {
   const std::shared_ptr<const GlobeCut> cut_;
   const Sharding at_;  // of the grid's points
   const ImageShape read_;
-  const std::shared_ptr<const LazyGlobeGraph> graph_;
+  const std::shared_ptr<const LazyGlobe> graph_;
   EdgeConstants up_, level_, down_;
   GlobeEmbed* embed_;
   GlobeHead* head_;

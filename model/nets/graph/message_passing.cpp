@@ -246,91 +246,117 @@ void EdgeUpdate::lay(const std::string& path, const Rows& x, const Rows& y, int6
                               {view(x)}, {view(y)});
 }
 
-// ---- the step ----
-
-MessageStep::MessageStep(int index, std::string path, const std::string& name, Emission& e,
-                         const Sharding& at, EdgeConstants& intra, EdgeConstants& boundary, int64_t latent,
-                         const MlpShape& shape, bool last)
-    : NetPart(index, std::move(path)),
-      e_(e),
-      b_(e.b),
-      last_(last),
-      D_(latent),
-      rows_{at.batch * intra.receivers, at.batch * boundary.senders, at.batch * intra.edges,
-            at.batch * boundary.edges},
-      intra_(e, at, this->path() + "/intra", name + ".intra", intra, latent, shape),
-      boundary_(e, at, this->path() + "/boundary", name + ".boundary", boundary, latent, shape),
-      down_(e, at, this->path() + "/down", name + ".down",
-            {{"node", latent}, {"intra", latent}, {"boundary", latent}}, shape),
-      up_(e, at, this->path() + "/up", name + ".up", {{"node", latent}}, shape) {}
-
-void MessageStep::declare(Declare& d) {
-  intra_.declare(d);
-  boundary_.declare(d);
-  down_.declare(d);
-  up_.declare(d);
-}
-
-// In half precision products read copies, which are kept; the stream is then scratch, unless the step is
-// recomputed from it.
-plan::View MessageStep::receive_buffer(size_t in) {
-  const plan::InPart here(b_, index());
-  const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
-  return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
-}
-
-std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.recompute) in_ = in;
-  const bool keep = how.keep == Keep::all;
-  const std::string pass = how.pass();
-  for (size_t i = 0; i < 4; ++i)
-    act_[i] = as_act(e_, path() + "/" + kStreams[i] + "/cast" + pass, path() + "." + kStreams[i] + ".act",
-                     in[i].x, keep);
-  std::vector<Flow> out(last_ ? 1 : 4);
-  if (how.result)
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i].x = how.recompute ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
-                               : how.output_place(i);
-  const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : plan::View{}; };
-  const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : plan::View{}; };
-  sums_[0] =
-      intra_.forward(pass, act_[kIntra], act_[kDown], act_[kDown], residual(kIntra), goes_on(kIntra), keep);
-  sums_[1] = boundary_.forward(pass, act_[kBoundary], act_[kUp], act_[kDown], residual(kBoundary),
-                               goes_on(kBoundary), keep);
-  down_.first(pass, {act_[kDown], sums_[0], sums_[1]}, rows_[kDown], keep);
-  down_.rest(pass, rows_[kDown], keep);
-  down_.norm(pass, rows_[kDown], residual(kDown), {}, goes_on(kDown), keep);
-  if (last_) return out;
-  up_.first(pass, {act_[kUp]}, rows_[kUp], keep);
-  up_.rest(pass, rows_[kUp], keep);
-  up_.norm(pass, rows_[kUp], residual(kUp), {}, goes_on(kUp), keep);
-  return out;
-}
-
-void MessageStep::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
-  const auto of_result = [&](size_t i) {
-    return as_act(e_, path() + "/" + kStreams[i] + "/backward_cast", path() + ".d" + kStreams[i], out[i].dx,
-                  false);
-  };
-  if (last_) {
-    up_.zero_gradients();
-  } else {
-    const plan::View du = up_.backward(of_result(kUp), rows_[kUp]);
-    up_.backward_operand(0, act_[kUp], du, in[kUp].dx, rows_[kUp], true);
-  }
-  const plan::View du = down_.backward(of_result(kDown), rows_[kDown]);
-  down_.backward_operand(0, act_[kDown], du, in[kDown].dx, rows_[kDown], true);
-  plan::View dsums[2];
-  for (size_t i = 0; i < 2; ++i) {
-    dsums[i] = b_.scratch(path() + ".dsums" + std::to_string(i), e_.act, rows_[kDown] * D_);
-    down_.backward_operand(1 + i, sums_[i], du, dsums[i], rows_[kDown], false);
-  }
-  boundary_.backward(dsums[1], in[kBoundary].dx, !last_, in[kUp].dx, !last_, in[kDown].dx);
-  intra_.backward(dsums[0], in[kIntra].dx, !last_, in[kDown].dx, true, in[kDown].dx);
-}
-
 std::string step_path(int64_t i) {
   return (i < 10 ? "step0" : "step") + std::to_string(i);
+}
+
+namespace {
+
+class MessageStep : public NetPart {
+ public:
+  MessageStep(int index, std::string path, const std::string& name, Emission& e, const Sharding& at,
+              EdgeConstants& intra, EdgeConstants& boundary, int64_t latent, const MlpShape& shape, bool last)
+      : NetPart(index, std::move(path)),
+        e_(e),
+        b_(e.b),
+        last_(last),
+        D_(latent),
+        rows_{at.batch * intra.receivers, at.batch * boundary.senders, at.batch * intra.edges,
+              at.batch * boundary.edges},
+        intra_(e, at, this->path() + "/intra", name + ".intra", intra, latent, shape),
+        boundary_(e, at, this->path() + "/boundary", name + ".boundary", boundary, latent, shape),
+        down_(e, at, this->path() + "/down", name + ".down",
+              {{"node", latent}, {"intra", latent}, {"boundary", latent}}, shape),
+        up_(e, at, this->path() + "/up", name + ".up", {{"node", latent}}, shape) {}
+
+  void declare(Declare& d) override {
+    intra_.declare(d);
+    boundary_.declare(d);
+    down_.declare(d);
+    up_.declare(d);
+  }
+  // In half precision products read copies, which are kept; the stream is then scratch, unless the step is
+  // recomputed from it.
+  plan::View receive_buffer(size_t in) override {
+    const plan::InPart here(b_, index());
+    const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
+    return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
+  }
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
+    if (!how.recompute) in_ = in;
+    const bool keep = how.keep == Keep::all;
+    const std::string pass = how.pass();
+    for (size_t i = 0; i < 4; ++i)
+      act_[i] = as_act(e_, path() + "/" + kStreams[i] + "/cast" + pass, path() + "." + kStreams[i] + ".act",
+                       in[i].x, keep);
+    std::vector<Flow> out(last_ ? 1 : 4);
+    if (how.result)
+      for (size_t i = 0; i < out.size(); ++i)
+        out[i].x = how.recompute ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
+                                 : how.output_place(i);
+    const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : plan::View{}; };
+    const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : plan::View{}; };
+    sums_[0] =
+        intra_.forward(pass, act_[kIntra], act_[kDown], act_[kDown], residual(kIntra), goes_on(kIntra), keep);
+    sums_[1] = boundary_.forward(pass, act_[kBoundary], act_[kUp], act_[kDown], residual(kBoundary),
+                                 goes_on(kBoundary), keep);
+    down_.first(pass, {act_[kDown], sums_[0], sums_[1]}, rows_[kDown], keep);
+    down_.rest(pass, rows_[kDown], keep);
+    down_.norm(pass, rows_[kDown], residual(kDown), {}, goes_on(kDown), keep);
+    if (last_) return out;
+    up_.first(pass, {act_[kUp]}, rows_[kUp], keep);
+    up_.rest(pass, rows_[kUp], keep);
+    up_.norm(pass, rows_[kUp], residual(kUp), {}, goes_on(kUp), keep);
+    return out;
+  }
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
+    const auto of_result = [&](size_t i) {
+      return as_act(e_, path() + "/" + kStreams[i] + "/backward_cast", path() + ".d" + kStreams[i], out[i].dx,
+                    false);
+    };
+    if (last_) {
+      up_.zero_gradients();
+    } else {
+      const plan::View du = up_.backward(of_result(kUp), rows_[kUp]);
+      up_.backward_operand(0, act_[kUp], du, in[kUp].dx, rows_[kUp], true);
+    }
+    const plan::View du = down_.backward(of_result(kDown), rows_[kDown]);
+    down_.backward_operand(0, act_[kDown], du, in[kDown].dx, rows_[kDown], true);
+    plan::View dsums[2];
+    for (size_t i = 0; i < 2; ++i) {
+      dsums[i] = b_.scratch(path() + ".dsums" + std::to_string(i), e_.act, rows_[kDown] * D_);
+      down_.backward_operand(1 + i, sums_[i], du, dsums[i], rows_[kDown], false);
+    }
+    boundary_.backward(dsums[1], in[kBoundary].dx, !last_, in[kUp].dx, !last_, in[kDown].dx);
+    intra_.backward(dsums[0], in[kIntra].dx, !last_, in[kDown].dx, true, in[kDown].dx);
+  }
+  std::vector<Flow> kept_inputs() const override { return in_; }
+  int shares_gradient_with(size_t in) const override {
+    return in == kDown || !last_ ? static_cast<int>(in) : -1;
+  }
+  plan::View last_gradient(bool weight) const override {
+    return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
+  }
+
+ private:
+  Emission& e_;
+  plan::Builder& b_;
+  const bool last_;
+  const int64_t D_;
+  int64_t rows_[4];  // of the streams
+  EdgeUpdate intra_, boundary_;
+  GraphMlp down_, up_;
+  std::vector<Flow> in_;
+  plan::View act_[4], sums_[2];  // the streams as products read them; messages of both types
+};
+
+}  // namespace
+
+std::unique_ptr<NetPart> message_step(int index, const std::string& name, Emission& e, const Sharding& at,
+                                      EdgeConstants& intra, EdgeConstants& boundary, int64_t latent,
+                                      const MlpShape& shape, bool last) {
+  return std::make_unique<MessageStep>(index, step_path(index - 1), name, e, at, intra, boundary, latent,
+                                       shape, last);
 }
 
 }  // namespace isobar::nets

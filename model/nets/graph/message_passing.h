@@ -13,6 +13,7 @@
 // products.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -94,39 +95,14 @@ class EdgeUpdate {
   plan::View table_, of_receiver_;  // products of the nodes
 };
 
-/// A part: streams down, up, intra, boundary in and out; the last step gives only down.
-class MessageStep : public NetPart {
- public:
-  MessageStep(int index, std::string path, const std::string& name, Emission& e, const Sharding& at,
-              EdgeConstants& intra, EdgeConstants& boundary, int64_t latent, const MlpShape& shape,
-              bool last);
+/// Streams of the parts below
+constexpr size_t kDown = 0, kUp = 1, kIntra = 2, kBoundary = 3;
+constexpr const char* kStreams[4] = {"down", "up", "intra", "boundary"};
 
-  void declare(Declare& d) override;
-  plan::View receive_buffer(size_t in) override;
-  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
-  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  std::vector<Flow> kept_inputs() const override { return in_; }
-  int shares_gradient_with(size_t in) const override {
-    return in == kDown || !last_ ? static_cast<int>(in) : -1;
-  }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
-  }
-
-  static constexpr size_t kDown = 0, kUp = 1, kIntra = 2, kBoundary = 3;
-  static constexpr const char* kStreams[4] = {"down", "up", "intra", "boundary"};
-
- private:
-  Emission& e_;
-  plan::Builder& b_;
-  const bool last_;
-  const int64_t D_;
-  int64_t rows_[4];  // of the streams
-  EdgeUpdate intra_, boundary_;
-  GraphMlp down_, up_;
-  std::vector<Flow> in_;
-  plan::View act_[4], sums_[2];  // the streams as products read them; messages of both types
-};
+/// A part: these streams in and out; the last step gives only down.
+std::unique_ptr<NetPart> message_step(int index, const std::string& name, Emission& e, const Sharding& at,
+                                      EdgeConstants& intra, EdgeConstants& boundary, int64_t latent,
+                                      const MlpShape& shape, bool last);
 
 /// "step07"
 std::string step_path(int64_t i);

@@ -11,7 +11,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "model/base/spec/net_spec.h"
@@ -42,25 +41,5 @@ std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ra
 
 /// The graph with nodes renumbered by the cut.
 RegionGraph numbered(RegionGraph graph, const RegionCut& cut);
-
-/// Built on first access and shared; renumbered by `cut`, if given.
-class LazyRegionGraph {
- public:
-  LazyRegionGraph(RegionalGnnSpec spec, std::shared_ptr<const RegionCut> cut)
-      : spec_(std::move(spec)), cut_(std::move(cut)) {}
-  const RegionGraph& operator()() const {
-    std::call_once(once_, [this] {
-      graph_ = region_graph(spec_);
-      if (cut_) graph_ = numbered(std::move(graph_), *cut_);
-    });
-    return graph_;
-  }
-
- private:
-  const RegionalGnnSpec spec_;
-  const std::shared_ptr<const RegionCut> cut_;
-  mutable std::once_flag once_;
-  mutable RegionGraph graph_;
-};
 
 }  // namespace isobar::nets

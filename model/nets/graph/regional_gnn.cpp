@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "model/nets/declare.h"
-#include "model/nets/feature_embed.h"
+#include "model/nets/graph/graph_head.h"
 #include "model/nets/graph/message_passing.h"
 #include "model/nets/graph/region_graph.h"
-#include "model/nets/images/pixels.h"
 #include "model/nets/kinds.h"
-#include "model/nets/points.h"
+#include "model/nets/layout/memo.h"
 
 namespace isobar::nets {
 namespace {
@@ -110,77 +109,27 @@ class GraphEmbed : public NetPart {
   plan::View input_;
 };
 
-class GraphHead : public NetPart {
+class RegionHead : public GraphHead {
  public:
-  /// `order`: the point of each prediction; {}: identity
-  GraphHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n, std::vector<int32_t> order)
-      : NetPart(index, "head"),
-        e_(e),
-        b_(e.b),
-        at_(at),
-        n_(n),
-        box_(n.downstream_box()),
-        predicted_{n.out_channels, rows_of_loss(e.spec, box_), box_.points() / rows_of_loss(e.spec, box_), 1},
-        points_(e.b, at, "head", std::move(order)),
-        loss_(e, at, predicted_),
-        mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
-  void set_target(const plan::View& v) { target_ = v; }
-  void set_mask(const plan::View& v) { mask_ = v; }
-  const ImageShape& predicted() const { return predicted_; }
-
-  void declare(Declare& d) override { mlp_.declare(d); }
-  plan::View receive_buffer(size_t) override {
-    const plan::InPart here(b_, index());
-    return b_.saved_or_scratch("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
-  }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
-  }
-
-  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
-    x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
-    mlp_.first("/forward", {x_}, at_.rows, true);
-    pred_ = mlp_.rest("/forward", at_.rows, true);
-    wanted_ = predicted_part("head", "head.target", target_);
-    if (mask_) counts_ = predicted_part("head/mask", "head.mask", mask_);
-    loss_.forward(pred_, wanted_, counts_);
-    return {};
-  }
-
-  void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const plan::View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
-    mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
-  }
+  RegionHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n, std::vector<int32_t> order)
+      : GraphHead(index, e, at, "down", predicted_as(e.spec, n), shape_of(n), std::move(order)), n_(n) {}
 
  private:
-  static MlpShape to_channels(const RegionalGnnSpec& n) {
-    MlpShape s = shape_of(n);
-    s.out = n.out_channels, s.norm = false;
-    return s;
-  }
   // Points form a line; with latitude weights each is a row of its own (loss_latitudes()).
-  static int64_t rows_of_loss(const RunSpec& spec, const GridBox& box) {
-    return spec.train.latitude_weights ? box.points() : 1;
+  static ImageShape predicted_as(const RunSpec& spec, const RegionalGnnSpec& n) {
+    const int64_t points = n.downstream_box().points(), rows = spec.train.latitude_weights ? points : 1;
+    return {n.out_channels, rows, points / rows, 1};
   }
-  /// The region's points of a target or its mask, in the prediction's order
-  plan::View predicted_part(const std::string& path, const std::string& name, const plan::View& of) {
-    const int64_t images = at_.batch * n_.out_channels, points = box_.points();
+  plan::View of_points(const std::string& what, const plan::View& of) override {
+    const std::string path = what == "mask" ? "head/mask" : "head", name = "head." + what;
+    const GridBox box = n_.downstream_box();
+    const int64_t images = at_.batch * n_.out_channels, points = box.points();
     const plan::View cropped = points_.apart() ? b_.scratch(name + ".cropped", DType::f32, images * points)
                                                : b_.saved(name, DType::f32, images * points);
-    emit_crop(b_, path + "/crop", images, n_, box_, of, cropped);
+    emit_crop(b_, path + "/crop", images, n_, box, of, cropped);
     return points_.apart() ? points_.in_order(path, name, images, cropped) : cropped;
   }
-  Emission& e_;
-  plan::Builder& b_;
-  const Sharding& at_;
   const RegionalGnnSpec n_;
-  const GridBox box_;
-  const ImageShape predicted_;
-  OwnPoints points_;
-  PixelLoss loss_;
-  GraphMlp mlp_;
-  plan::View target_, mask_, x_, pred_;
-  plan::View wanted_, counts_;  // target and mask at downstream points
 };
 
 class RegionalGnn : public Net {
@@ -190,24 +139,23 @@ class RegionalGnn : public Net {
         at_(cut_ ? at.with_parts(cut_->down.parts) : at),
         read_(image_read(n, 1)),
         nodes_(n.tokens()),
-        graph_(std::make_shared<LazyRegionGraph>(n, cut_)),
+        graph_(std::make_shared<const Lazy<RegionGraph>>(
+            [n, cut = cut_] { return cut ? numbered(region_graph(n), *cut) : region_graph(n); })),
         intra_(edges(e, "intra", &RegionGraph::intra, &RegionCut::intra, n.tokens(), n.intra_edges())),
         boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary, sending_box(n).points(),
                         n.boundary_edges())) {
     const auto steps = static_cast<int>(n.num_gnn_layers);
     embed_ = add_part(std::make_unique<GraphEmbed>(e, at_, n, cut_.get(), intra_, boundary_));
     for (int i = 0; i < steps; ++i)
-      add_part(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e, at_,
-                                             intra_, boundary_, n.latent_size, shape_of(n), i + 1 == steps));
+      add_part(message_step(i + 1, "steps." + std::to_string(i), e, at_, intra_, boundary_, n.latent_size,
+                            shape_of(n), i + 1 == steps));
     head_ = add_part(
-        std::make_unique<GraphHead>(steps + 1, e, at_, n, cut_ ? cut_->down.order : std::vector<int32_t>{}));
+        std::make_unique<RegionHead>(steps + 1, e, at_, n, cut_ ? cut_->down.order : std::vector<int32_t>{}));
     const int64_t rows[4] = {intra_.receivers, boundary_.senders, intra_.edges, boundary_.edges};
     for (int32_t to = 1; to <= steps; ++to)
       for (size_t i = 0; i < 4; ++i)
-        streams_.push_back(
-            {MessageStep::kStreams[i], to - 1, to, DType::f32, at.batch * rows[i] * n.latent_size});
-    streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
-                        at.batch * rows[0] * n.latent_size});
+        streams_.push_back({kStreams[i], to - 1, to, DType::f32, at.batch * rows[i] * n.latent_size});
+    streams_.push_back({kStreams[kDown], steps, steps + 1, DType::f32, at.batch * rows[0] * n.latent_size});
     batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, steps + 1);
     for (plan::BatchTensor& t : batch_) t.kept = false;  // the cropped target is kept instead
     metrics_ = image_metrics(head_->predicted());
@@ -233,8 +181,8 @@ class RegionalGnn : public Net {
   const std::shared_ptr<const RegionCut> cut_;
   const Sharding at_;  // of downstream nodes
   const ImageShape read_;
-  const int64_t nodes_;                                 // downstream
-  const std::shared_ptr<const LazyRegionGraph> graph_;  // shared by all constants of this plan
+  const int64_t nodes_;                                   // downstream
+  const std::shared_ptr<const Lazy<RegionGraph>> graph_;  // shared by all constants of this plan
   EdgeConstants intra_, boundary_;
   GraphEmbed* embed_;
   GraphHead* head_;

@@ -64,7 +64,7 @@ class PatchEmbed : public NetPart {
   void gradient_for_previous_step(const Gradient& out, const plan::View& dstate);
   ImageShape predicted_{};
   bool gives_state_ = false;
-  plan::View forcing_, before_, before_gradient_, dpatches_;
+  plan::View forcing_, before_, before_gradient_;
 };
 
 /// The loss of a prediction in patches, and its gradient.

@@ -27,8 +27,8 @@ RunSpec shortened(const RunSpec& spec) {
   return spec.policy.schedule == PipelineSchedule::gpipe ? spec : with_few_micro_batches(spec);
 }
 
-}  // namespace
-
+/// Ranks among which one needs the most memory, since tokens, rows and shards may be cut unevenly. Replicas
+/// without shards count once; of large worlds it takes the first and last of every axis and all stages.
 std::vector<int> ranks_to_place(const RunSpec& spec) {
   const LayoutSpec& l = spec.layout;
   const auto inner = [](int64_t place, int64_t size) { return place > 0 && place < size - 1; };
@@ -41,6 +41,26 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
   }
   return ranks;
 }
+
+/// Legal micro-batch sizes of a run on a GPU, largest first: they divide a rank's batch and suit the layout
+/// (legal_layout.h). A pipeline keeps pp * vpp micro-batches, or as many as possible, since fewer mean larger
+/// bubbles; {}: none is legal.
+std::vector<int64_t> micro_batch_sizes(const RunSpec& spec) {
+  const LayoutSpec& l = spec.layout;
+  const NetLimits net = limits_of(spec.net);
+  const int64_t samples = spec.train.global_batch / l.dp;
+  std::vector<int64_t> sizes;
+  for (int64_t b = samples; b > 0; --b)
+    if (samples % b == 0 && (l.vpp == 1 || interleaves(samples / b, l.pp)) &&
+        (!spec.policy.sequence_parallel || sequence_cuts(net, b, l.cp, l.tp)))
+      sizes.push_back(b);
+  if (sizes.empty() || l.pp == 1) return sizes;
+  const int64_t least = std::min(l.pp * l.vpp, samples / sizes.back());
+  std::erase_if(sizes, [&](int64_t b) { return samples / b < least; });
+  return sizes;
+}
+
+}  // namespace
 
 plan::Memory fullest(const ValidSpec& spec, const plan::Workspace& workspace) {
   plan::Memory most;
@@ -57,21 +77,6 @@ DeviceMemory device_memory(const ValidSpec& spec, const plan::Workspace& workspa
   for (const int rank : ranks_to_place(few))
     if (const DeviceMemory m = of_rank(few, rank, workspace, room); m.total() > most.total()) most = m;
   return most;
-}
-
-std::vector<int64_t> micro_batch_sizes(const RunSpec& spec) {
-  const LayoutSpec& l = spec.layout;
-  const NetLimits net = limits_of(spec.net);
-  const int64_t samples = spec.train.global_batch / l.dp;
-  std::vector<int64_t> sizes;
-  for (int64_t b = samples; b > 0; --b)
-    if (samples % b == 0 && (l.vpp == 1 || interleaves(samples / b, l.pp)) &&
-        (!spec.policy.sequence_parallel || sequence_cuts(net, b, l.cp, l.tp)))
-      sizes.push_back(b);
-  if (sizes.empty() || l.pp == 1) return sizes;
-  const int64_t least = std::min(l.pp * l.vpp, samples / sizes.back());
-  std::erase_if(sizes, [&](int64_t b) { return samples / b < least; });
-  return sizes;
 }
 
 MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const plan::Workspace& workspace,

@@ -35,18 +35,10 @@ struct DeviceMemory {  // of the fullest rank, bytes
   double total() const { return static_cast<double>(plan.arena) + static_cast<double>(nccl) + process; }
 };
 
-/// Ranks among which one needs the most memory, since tokens, rows and shards may be cut unevenly. Replicas
-/// without shards count once; of large worlds it takes the first and last of every axis and all stages.
-std::vector<int> ranks_to_place(const RunSpec& spec);
 /// Memory of the rank whose plan needs the most, device and host together.
 plan::Memory fullest(const ValidSpec& spec, const plan::Workspace& workspace);
 /// The same for its device. Throws ConfigError for what build_plan() refuses.
 DeviceMemory device_memory(const ValidSpec& spec, const plan::Workspace& workspace, const DeviceRoom& room);
-
-/// Legal micro-batch sizes of a run on a GPU, largest first: they divide a rank's batch and suit the layout
-/// (legal_layout.h). A pipeline keeps pp * vpp micro-batches, or as many as possible, since fewer mean larger
-/// bubbles; {}: none is legal.
-std::vector<int64_t> micro_batch_sizes(const RunSpec& spec);
 
 struct MicroBatchChoice {
   RunSpec spec;           // with policy.micro_batch set, if a legal one had to be chosen

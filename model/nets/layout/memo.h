@@ -3,10 +3,14 @@
 //
 //   static Memo<Key, std::shared_ptr<const GlobeCut>> known;
 //   return known(key, [&] { return make(n); });
+//
+//   const Lazy<EdgeSet> edges([=] { return local_edges(all, cut); });   // edges() makes it once
 #pragma once
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace isobar::nets {
 
@@ -32,6 +36,22 @@ class Memo {
   };
   std::mutex mutex_;
   std::map<Key, Entry> values_;
+};
+
+/// A value made on first access.
+template <class Value>
+class Lazy {
+ public:
+  explicit Lazy(std::function<Value()> make) : make_(std::move(make)) {}
+  const Value& operator()() const {
+    std::call_once(once_, [this] { value_ = make_(); });
+    return value_;
+  }
+
+ private:
+  const std::function<Value()> make_;
+  mutable std::once_flag once_;
+  mutable Value value_;
 };
 
 }  // namespace isobar::nets

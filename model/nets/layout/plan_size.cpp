@@ -99,6 +99,11 @@ double experts_of(const NetSpec& net) {  // of a block, each with tensors of its
   });
 }
 
+// Twice the micro-batches in flight in a pipeline, plus the first and last: enough for steady state.
+int64_t few_micro_batches(const RunSpec& s) {
+  return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, for interleaving
+}
+
 }  // namespace
 
 void check_equal_parts(const RunSpec& s) {
@@ -173,11 +178,6 @@ void check_step_size(const RunSpec& s, const plan::Plan& plan, int64_t ranks) {
              std::to_string(plan.ops.size()) + " ops" +
              (ranks > 1 ? " on " + std::to_string(ranks) + " stages" : ""),
          bytes, "give larger micro-batches, or a smaller train.global_batch");
-}
-
-// Twice the micro-batches in flight in a pipeline, plus the first and last: enough for steady state.
-int64_t few_micro_batches(const RunSpec& s) {
-  return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, for interleaving
 }
 
 RunSpec with_few_micro_batches(RunSpec s) {

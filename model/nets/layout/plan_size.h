@@ -35,8 +35,6 @@ void check_step_size(const RunSpec& spec, const plan::Plan& plan, int64_t ranks 
 /// The run with just enough micro-batches for steady state on every stage. Memory is the same, except under
 /// gpipe, which keeps all.
 RunSpec with_few_micro_batches(RunSpec spec);
-int64_t few_micro_batches(const RunSpec& spec);
-
 /// The run whose ranks can be checked within kMostWorldBytes: the same, or one with fewer micro-batches
 /// (enough for steady state) and then fewer replicas, which all run the same program. Throws ConfigError if
 /// two replicas are still too many.

@@ -10,6 +10,13 @@
 namespace isobar::nets {
 namespace {
 
+/// Axes that each of a rank's groups spans.
+struct GroupAxes {
+  const char *tp, *cp, *samples, *whole;
+  const char *cut, *partial;  // if tp > 1; `partial`: without sequence parallelism (has_partial)
+  const char *norm, *metrics;
+};
+
 // Each rank's first half from the sample's begin on, its second from the end
 std::vector<TokenRuns> zig_zag(const std::vector<int64_t>& parts) {
   std::vector<TokenRuns> out;
@@ -32,8 +39,7 @@ std::vector<TokenRuns> neighbours(const std::vector<int64_t>& parts) {
   return out;
 }
 
-}  // namespace
-
+/// `sequence`: sequence parallelism is on; `sharded`: ZeRO at any stage.
 GroupAxes group_axes(bool sequence, bool sharded) {
   return {.tp = "tp",
           .cp = "cp",
@@ -44,6 +50,8 @@ GroupAxes group_axes(bool sequence, bool sharded) {
           .norm = sharded ? "tp-cp-dp-pp" : "tp-pp",
           .metrics = "dp-pp"};
 }
+
+}  // namespace
 
 bool has_partial(const RunSpec& spec) {
   if (spec.train.lora_rank > 0) return true;

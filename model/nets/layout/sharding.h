@@ -18,15 +18,6 @@
 
 namespace isobar::nets {
 
-/// Axes that each of a rank's groups spans.
-struct GroupAxes {
-  const char *tp, *cp, *samples, *whole;
-  const char *cut, *partial;  // if tp > 1; `partial`: without sequence parallelism (has_partial)
-  const char *norm, *metrics;
-};
-/// `sequence`: sequence parallelism is on; `sharded`: ZeRO at any stage.
-GroupAxes group_axes(bool sequence, bool sharded);
-
 /// True if cut operands multiply whole parameters, whose gradients are then partial sums: adapters, routers
 /// of experts, norms of heads, and latents of attention.
 bool has_partial(const RunSpec& spec);

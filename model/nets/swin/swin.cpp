@@ -73,13 +73,12 @@ class Swin : public ImageNet {
           block_shape(r), &grids_.windows(r, item.shifted()), n_.relative_position_bias));
     } else if (item.kind == SwinItem::Kind::merge) {
       merges_[r] = here();
-      add_part(std::make_unique<PatchMerging>(here(), "merge" + std::to_string(r), name + ".downsample", e_,
-                                              grids_.sharding(r + 1), grids_.neighbours(r), width(r), 1,
-                                              n_.norm_eps));
+      add_part(patch_merging(here(), "merge" + std::to_string(r), name + ".downsample", e_,
+                             grids_.sharding(r + 1), grids_.neighbours(r), width(r), 1, n_.norm_eps));
     } else {
-      add_part(std::make_unique<PatchSplitting>(here(), "split" + std::to_string(splits_++),
-                                                name + ".upsample", e_, grids_.sharding(r - 1),
-                                                grids_.neighbours(r - 1), width(r), true, n_.norm_eps));
+      add_part(patch_splitting(here(), "split" + std::to_string(splits_++), name + ".upsample", e_,
+                               grids_.sharding(r - 1), grids_.neighbours(r - 1), width(r), true,
+                               n_.norm_eps));
     }
   }
 

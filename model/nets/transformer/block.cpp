@@ -317,4 +317,15 @@ std::string block_path(int64_t i) {
   return (i < 10 ? "block0" : "block") + std::to_string(i);
 }
 
+std::unique_ptr<Block> block_of(int64_t i, Emission& e, const Sharding& at, const BlockShape& shape) {
+  return std::make_unique<Block>(static_cast<int>(i) + 1, block_path(i), "blocks." + std::to_string(i), e, at,
+                                 shape);
+}
+
+std::vector<plan::Stream> chained(int32_t parts, const Sharding& at, const BlockShape& shape) {
+  std::vector<plan::Stream> streams;
+  for (int32_t i = 1; i < parts; ++i) streams.push_back({"x", i - 1, i, shape.stream, at.rows * shape.width});
+  return streams;
+}
+
 }  // namespace isobar::nets

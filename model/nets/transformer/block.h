@@ -13,8 +13,10 @@
 // Full recomputation (Chen 2016) keeps the residual stream at the first of a run of blocks, and repeats their
 // forward before the backward of the last. All that is recomputed is scratch.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/nets/net.h"
 #include "model/nets/transformer/block_shape.h"
@@ -96,5 +98,10 @@ class Block : public NetPart {
 
 /// "block07"
 std::string block_path(int64_t i);
+
+/// The i-th block of a chain whose first part is the embedding
+std::unique_ptr<Block> block_of(int64_t i, Emission& e, const Sharding& at, const BlockShape& shape);
+/// The stream of a chain of `parts` parts
+std::vector<plan::Stream> chained(int32_t parts, const Sharding& at, const BlockShape& shape);
 
 }  // namespace isobar::nets

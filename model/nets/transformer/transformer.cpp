@@ -5,25 +5,12 @@
 #include "model/nets/images/pixels.h"
 #include "model/nets/kinds.h"
 #include "model/nets/parts.h"
-#include "model/nets/tied.h"
 #include "model/nets/transformer/block.h"
 #include "model/nets/transformer/language.h"
 #include "model/nets/transformer/rotary.h"
 
 namespace isobar::nets {
 namespace {
-
-std::unique_ptr<Block> block_of(int64_t i, Emission& e, const Sharding& at, const BlockShape& shape) {
-  return std::make_unique<Block>(static_cast<int>(i) + 1, block_path(i), "blocks." + std::to_string(i), e, at,
-                                 shape);
-}
-
-// The one stream of a chain
-std::vector<plan::Stream> chained(int32_t parts, const Sharding& at, const BlockShape& shape) {
-  std::vector<plan::Stream> streams;
-  for (int32_t i = 1; i < parts; ++i) streams.push_back({"x", i - 1, i, shape.stream, at.rows * shape.width});
-  return streams;
-}
 
 class Vit : public ImageNet {
  public:
@@ -35,56 +22,6 @@ class Vit : public ImageNet {
     streams_ = chained(here(), at, shape);
     end(e, at, read, predicted, embed, head);
   }
-};
-
-class LanguageModel : public Net {
- public:
-  /// `dense`: the first blocks, which have no experts
-  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, int64_t dense,
-                const BlockShape& of_dense, const Vocabulary& v)
-      : e_(e), at_(at), shape_(shape), tied_(v.tied && at.pp > 1) {
-    embed_ = add_part(std::make_unique<TokenEmbed>(0, e, at, v, shape));
-    for (int64_t i = 0; i < depth; ++i)
-      blocks_.push_back(add_part(block_of(i, e, at, i < dense ? of_dense : shape)));
-    const int last = here();
-    head_ = add_part(std::make_unique<TokenHead>(last, e, at, v, shape, *embed_));
-    streams_ = chained(here(), at, shape);
-    batch_ = {{"tokens", plan::BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
-              {"labels", plan::BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
-    for (plan::BatchTensor& t : batch_) t.held = at.runs();
-    metrics_ = {{"loss", 0, 1}};
-    if (shape.of_experts.experts > 0)
-      metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}, {"dropped", 3, 1}});
-  }
-  plan::ImageAttrs fetch() const override {
-    return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
-  }
-  void fetched(size_t tensor, const plan::View& v) override {
-    tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
-  }
-  // Each rank of context parallelism has the losses of its own tokens.
-  int metrics_group() const override { return at_.cp_group; }
-  // First and last stage each have a copy of a tied table, so their gradients are summed.
-  void before_optimizer(const plan::Parameters& params) override {
-    if (tied_) sum_tied_gradient(e_, at_, params, at_.at.pp == 0 ? embed_->table() : head_->table());
-  }
-
-  int64_t tallies() const override {
-    const ExpertsShape& x = shape_.of_experts;
-    return x.bias_rate > 0 ? x.blocks * x.experts : 0;
-  }
-  void after_metrics() override {
-    for (Block* const block : blocks_) block->after_metrics();
-  }
-
- private:
-  Emission& e_;
-  const Sharding& at_;
-  const BlockShape shape_;
-  const bool tied_;
-  std::vector<Block*> blocks_;
-  TokenEmbed* embed_;
-  TokenHead* head_;
 };
 
 }  // namespace
@@ -225,7 +162,7 @@ std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at)
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of_words(n, e);
   shape.activation = activation_of(n.gelu);
-  return std::make_unique<LanguageModel>(e, at, shape, n.depth, 0, shape, vocabulary_of(n, true, at));
+  return language_model(e, at, shape, n.depth, 0, shape, vocabulary_of(n, true, at));
 }
 
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
@@ -240,8 +177,7 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
   dense.biases = false;
   dense.qkv_biases = n.attention_bias;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
-  return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,
-                                         vocabulary_of(n, false, at));
+  return language_model(e, at, shape, n.depth, n.dense_blocks(), dense, vocabulary_of(n, false, at));
 }
 
 }  // namespace isobar::nets

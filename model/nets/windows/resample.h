@@ -7,6 +7,7 @@
 //   added to
 //           the skip connection where there is one
 #pragma once
+#include <memory>
 #include <string>
 
 #include "model/nets/net.h"
@@ -14,69 +15,14 @@
 
 namespace isobar::nets {
 
-class PatchMerging : public NetPart {
- public:
-  /// `at`: of the coarse grid. `order`: inside, four rows for each coarse one; outside, the fine grid.
-  PatchMerging(int index, std::string path, std::string name, Emission& e, const Sharding& at,
-               RowOrder& order, int64_t width, int skips, double eps);
-  void declare(Declare& d) override;
-  plan::View receive_buffer(size_t) override;
-  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
-  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
-  int shares_gradient_with(size_t) const override {
-    return skips_ > 0 ? 1 : -1;
-  }  // of the first skip connection
-  plan::View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
-
- private:
-  plan::View whole(const Flow& in, const Forward& how);
-  plan::View kept(const plan::View& x, Keep keep);
-  const std::string name_;
-  Emission& e_;
-  plan::Builder& b_;
-  const Sharding coarse_;
-  const Layers layers_;
-  RowOrder& order_;
-  const int64_t D_, rows_;  // rows: coarse
-  const int skips_;
-  const double eps_;
-  Norm norm_;
-  Linear linear_;
-  Flow in_;
-  plan::View x_;
-};
-
-class PatchSplitting : public NetPart {
- public:
-  /// `at`: of the fine grid. `order`: as PatchMerging's, of the finer grid. `width`: of the input. A skip
-  /// connection, if any, is the first input.
-  PatchSplitting(int index, std::string path, std::string name, Emission& e, const Sharding& at,
-                 RowOrder& order, int64_t width, bool skip, double eps);
-  void declare(Declare& d) override;
-  plan::View receive_buffer(size_t in) override;
-  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
-  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  std::vector<Flow> kept_inputs() const override { return in_; }
-  int shares_gradient_with(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
-  plan::View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
-
- private:
-  size_t coarse() const { return skip_ ? 1 : 0; }
-  const std::string name_;
-  Emission& e_;
-  plan::Builder& b_;
-  const Sharding fine_;
-  const Layers layers_;
-  RowOrder& order_;
-  const int64_t D_, rows_, fine_rows_;
-  const bool skip_;
-  const double eps_;
-  Norm norm_;
-  Linear first_, second_;
-  Flow coarse_in_;
-  std::vector<Flow> in_;  // whole
-  plan::View x_;
-};
+/// `at`: of the coarse grid. `order`: inside, four rows for each coarse one; outside, the fine grid.
+std::unique_ptr<NetPart> patch_merging(int index, std::string path, std::string name, Emission& e,
+                                       const Sharding& at, RowOrder& order, int64_t width, int skips,
+                                       double eps);
+/// `at`: of the fine grid. `order`: as patch_merging's, of the finer grid. `width`: of the input. A skip
+/// connection, if any, is the first input.
+std::unique_ptr<NetPart> patch_splitting(int index, std::string path, std::string name, Emission& e,
+                                         const Sharding& at, RowOrder& order, int64_t width, bool skip,
+                                         double eps);
 
 }  // namespace isobar::nets
