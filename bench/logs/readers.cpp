@@ -67,14 +67,14 @@ Named all_readers(const ReaderUse& use) {
           {"lines", free_line}};
 }
 
-}  // namespace
-
 std::vector<std::string> reader_names() {
   std::vector<std::string> out = {"auto", "lightning"};
   for (const auto& [name, reader] : all_readers({})) out.push_back(name);
   std::sort(out.begin(), out.end());
   return out;
 }
+
+}  // namespace
 
 Named readers_named(const std::string& reads, const ReaderUse& use) {
   Named all = all_readers(use), out;

@@ -34,6 +34,5 @@ struct ReaderUse {
 
 /// The readers of one line of run.reads, with their names. Throws ConfigError for words that are none.
 std::vector<std::pair<std::string, LineReader>> readers_named(const std::string& reads, const ReaderUse& use);
-std::vector<std::string> reader_names();
 
 }  // namespace isobar::logs

@@ -6,16 +6,6 @@
 
 namespace isobar::sweep {
 
-struct SweepKey {
-  // text, whole, number, order; settings: a map of a run's keys; axes: of lists of them, or any; map: any
-  // values
-  enum class Form { text, whole, number, order, settings, axes, bounds };
-  const char* name;
-  Form form;
-  bool list = false;  // a list of them
-  const char* help;
-};
-const std::vector<SweepKey>& sweep_key_rows();
 /// Their names.
 const std::vector<std::string>& sweep_keys();
 

@@ -122,10 +122,9 @@ class RepeatsTest : public SweepTest {
     whole_ = expand(s);
     const Matrix part = whole_;
     return run_with_repeats(whole_, part, s, [&](const Matrix& m) {
-      LocalLauncher launcher;
       SweepOptions o = options();
       o.whole = &whole_;
-      return run_sweep(m, s, o, launcher);
+      return run_sweep(m, s, o, *local_launcher());
     });
   }
   Matrix whole_;

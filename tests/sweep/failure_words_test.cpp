@@ -1,5 +1,4 @@
 // Classes of failures by the words of the programs, in their documented forms.
-#include "bench/sweep/run/failure_words.h"
 
 #include <gtest/gtest.h>
 

@@ -60,8 +60,7 @@ class SweepTest : public ::testing::Test {
   }
 
   SweepOutcome run(const SweepSpec& s, SweepOptions o) {
-    LocalLauncher launcher;
-    return run_sweep(expand(s), s, o, launcher);
+    return run_sweep(expand(s), s, o, *local_launcher());
   }
   SweepOutcome run(const SweepSpec& s) { return run(s, options()); }
 

@@ -19,8 +19,7 @@ void append(SweepOutcome& all, SweepOutcome more) {
   if (more.used) all.used = more.used;
 }
 
-}  // namespace
-
+/// Repeats that are due and not yet in `m`.
 std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<records::RunRecord>& runs,
                                   int64_t most) {
   std::map<std::string, const records::RunRecord*> by_id;
@@ -43,6 +42,8 @@ std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<records::Ru
   }
   return out;
 }
+
+}  // namespace
 
 SweepOutcome run_with_repeats(Matrix& whole, const Matrix& part, const SweepSpec& sweep,
                               const std::function<SweepOutcome(const Matrix& m)>& run) {

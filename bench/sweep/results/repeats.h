@@ -15,9 +15,6 @@
 
 namespace isobar::sweep {
 
-/// Repeats that are due and not yet in `m`.
-std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<records::RunRecord>& runs, int64_t most);
-
 /// Runs `part` and then its repeats, which are appended to `whole` too. `run` receives the trials to run each
 /// time; outcomes are combined in order.
 SweepOutcome run_with_repeats(Matrix& whole, const Matrix& part, const SweepSpec& sweep,

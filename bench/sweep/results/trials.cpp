@@ -9,7 +9,7 @@
 #include "model/base/rng.h"
 #include "model/base/text/hash.h"
 #include "model/base/text/progress.h"
-#include "model/data/choice/epochs.h"
+#include "model/data/choice/sample_order.h"
 #include "model/nets/layout/legal_layout.h"
 #include "model/records/naming.h"
 

@@ -49,35 +49,49 @@ std::vector<std::string> trainer_command(const std::string& trainer, const std::
   return words;
 }
 
-int LocalLauncher::recover(const std::filesystem::path& results) {
-  return kill_tagged(std::string(kTag) + "=" + tag_of(results));
-}
+namespace {
 
-void LocalLauncher::start(const LaunchJob& job) {
-  if (process_) throw std::logic_error("LocalLauncher runs one trial at a time");
-  const std::filesystem::path results = job.dir.parent_path().parent_path();  // DIR/trials/<id>
-  tag_ = tag_of(results);
-  process_ = std::make_unique<WatchedProcess>(
-      ProcessJob{.argv = job.command,
-                 .env = {{kTag, tag_}, {"ISOBAR_TRIAL", job.id}},
-                 .out = job.dir / "out",
-                 .err = job.dir / "err",
-                 .progress_files = {job.dir / "result.jsonl", job.dir / "heartbeat"},
-                 .limits = job.limits});
-  id_ = job.id;
-}
+/// Runs one trial at a time on this host, because concurrent trials would disturb each other.
+class LocalLauncher : public Launcher {
+ public:
+  int capacity() const override { return 1; }
+  int recover(const std::filesystem::path& results) override {
+    return kill_tagged(std::string(kTag) + "=" + tag_of(results));
+  }
+  void start(const LaunchJob& job) override {
+    if (process_) throw std::logic_error("LocalLauncher runs one trial at a time");
+    const std::filesystem::path results = job.dir.parent_path().parent_path();  // DIR/trials/<id>
+    tag_ = tag_of(results);
+    process_ = std::make_unique<WatchedProcess>(
+        ProcessJob{.argv = job.command,
+                   .env = {{kTag, tag_}, {"ISOBAR_TRIAL", job.id}},
+                   .out = job.dir / "out",
+                   .err = job.dir / "err",
+                   .progress_files = {job.dir / "result.jsonl", job.dir / "heartbeat"},
+                   .limits = job.limits});
+    id_ = job.id;
+  }
+  std::optional<LaunchDone> wait(double seconds) override {
+    if (!process_ || !process_->wait(seconds)) return std::nullopt;
+    const LaunchDone done{id_, process_->outcome()};
+    process_.reset();
+    // If the supervisor was lost, ranks in process groups of their own may still run.
+    if (done.outcome.end == ProcessEnd::lost) kill_tagged(std::string(kTag) + "=" + tag_);
+    return done;
+  }
+  void cancel() override {
+    if (process_) process_->cancel();
+  }
 
-std::optional<LaunchDone> LocalLauncher::wait(double seconds) {
-  if (!process_ || !process_->wait(seconds)) return std::nullopt;
-  const LaunchDone done{id_, process_->outcome()};
-  process_.reset();
-  // If the supervisor was lost, ranks in process groups of their own may still run.
-  if (done.outcome.end == ProcessEnd::lost) kill_tagged(std::string(kTag) + "=" + tag_);
-  return done;
-}
+ private:
+  std::string id_, tag_;
+  std::unique_ptr<WatchedProcess> process_;
+};
 
-void LocalLauncher::cancel() {
-  if (process_) process_->cancel();
+}  // namespace
+
+std::unique_ptr<Launcher> local_launcher() {
+  return std::make_unique<LocalLauncher>();
 }
 
 }  // namespace isobar::sweep

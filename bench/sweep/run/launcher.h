@@ -1,9 +1,9 @@
 // Interface between the runner and the place where trials run. A new launcher (a cluster's scheduler)
 // implements it; start() may submit a job instead of starting a process.
 //
-//   LocalLauncher launcher;
-//   launcher.start(job);
-//   while (!(done = launcher.wait(0.2))) …;      // done->id, done->outcome
+//   const auto launcher = local_launcher();
+//   launcher->start(job);
+//   while (!(done = launcher->wait(0.2))) …;     // done->id, done->outcome
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -47,17 +47,6 @@ class Launcher {
 };
 
 /// Runs one trial at a time on this host, because concurrent trials would disturb each other.
-class LocalLauncher : public Launcher {
- public:
-  int capacity() const override { return 1; }
-  int recover(const std::filesystem::path& results) override;
-  void start(const LaunchJob& job) override;
-  std::optional<LaunchDone> wait(double seconds) override;
-  void cancel() override;
-
- private:
-  std::string id_, tag_;
-  std::unique_ptr<WatchedProcess> process_;
-};
+std::unique_ptr<Launcher> local_launcher();
 
 }  // namespace isobar::sweep

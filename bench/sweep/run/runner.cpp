@@ -117,10 +117,6 @@ bool SweepOutcome::complete() const {
   return std::all_of(runs.begin(), runs.end(), [](const records::RunRecord& r) { return r.complete; });
 }
 
-bool is_complete(const fs::path& trial_dir) {
-  return fs::exists(trial_dir / "status.json") && records::load_run(trial_dir).complete;
-}
-
 SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
                        Launcher& launcher) {
   if (::access(options.trainer.c_str(), X_OK) != 0)

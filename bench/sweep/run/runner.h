@@ -58,7 +58,4 @@ struct SweepOutcome {
 SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
                        Launcher& launcher);
 
-/// True if a trial's directory has a final verdict.
-bool is_complete(const std::filesystem::path& trial_dir);
-
 }  // namespace isobar::sweep
