@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/trace/span.h"
-#include "perfmodel/step/pipeline.h"
+#include "perfmodel/step/simulate.h"
 #include "reports/data.h"
 
 namespace isobar::report {

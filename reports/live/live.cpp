@@ -176,19 +176,17 @@ struct Drawing {
   std::string vega, without;  // without: why there are none
 };
 
-}  // namespace
-
-class LiveServer::Impl {
+class LiveServer {
  public:
-  Impl(const fs::path& dir, const LiveOptions& options)
+  LiveServer(const fs::path& dir, int port, const std::function<void(const std::string&)>& without_figures)
       : dir_(dir),
         followed_(followed(dir)),
-        loopback_("isobar watch --serve", options.port, token_in_query),
+        loopback_("isobar watch --serve", port, token_in_query),
         script_(script_of_page("live.js")),
-        drawing_(std::async(std::launch::async, [options] {
+        drawing_(std::async(std::launch::async, [without_figures] {
           Drawing d;
-          d.vega = vega_bundle(options.python, &d.without);
-          if (!d.without.empty() && options.without_figures) options.without_figures(d.without);
+          d.vega = vega_bundle({}, &d.without);
+          if (!d.without.empty()) without_figures(d.without);
           return d;
         })) {}
 
@@ -246,14 +244,12 @@ class LiveServer::Impl {
   std::shared_future<Drawing> drawing_;
 };
 
-LiveServer::LiveServer(const fs::path& dir, const LiveOptions& options)
-    : impl_(std::make_unique<Impl>(dir, options)) {}
-LiveServer::~LiveServer() = default;
-std::string LiveServer::url() const {
-  return impl_->url();
-}
-void LiveServer::run(const std::function<bool()>& stop) {
-  impl_->run(stop);
+}  // namespace
+
+Served serve_live(const fs::path& dir, int port,
+                  const std::function<void(const std::string&)>& without_figures) {
+  const auto server = std::make_shared<LiveServer>(dir, port, without_figures);
+  return {{{"sweep", server->url()}}, [server](const std::function<bool()>& stop) { server->run(stop); }};
 }
 
 }  // namespace isobar::report

@@ -92,9 +92,8 @@ void Loopback::run(const std::function<HttpAnswer(const HttpRequest&)>& answer,
                    const std::function<bool()>& stop) {
   const HttpAnswer refusal{.status = 403,
                            .body = "Not allowed: open the whole address that " + command_ + " printed.\n"};
-  Connections(
-      listener_, [this](const HttpRequest& r) { return allowed(r); }, refusal, answer)
-      .serve(stop);
+  serve_connections(
+      listener_, [this](const HttpRequest& r) { return allowed(r); }, refusal, answer, stop);
 }
 
 }  // namespace isobar::report

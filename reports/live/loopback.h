@@ -11,10 +11,18 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/live/http.h"
 
 namespace isobar::report {
+
+/// A server that is bound: run() answers until `stop` returns true.
+struct Served {
+  std::vector<std::pair<std::string, std::string>> addresses;  // name and URL; its token grants access
+  std::function<void(const std::function<bool()>& stop)> run;
+};
 
 class Loopback {
  public:

@@ -104,10 +104,12 @@ Openable find_openable(const fs::path& path) {
   return out;
 }
 
-class PageServer::Impl {
+namespace {
+
+class PageServer {
  public:
-  Impl(const Openable& what, const PageServerOptions& options)
-      : what_(what), ui_(options.perfetto_ui), loopback_("isobar open", options.port, token_in_path) {
+  PageServer(const Openable& what, int port, const std::string& perfetto_ui)
+      : what_(what), ui_(perfetto_ui), loopback_("isobar open", port, token_in_path) {
     if (!ui_.starts_with("https://") && !ui_.starts_with("http://"))
       throw ConfigError("isobar open", "--perfetto-ui", ui_ + " is no address of a page",
                         "e.g. http://localhost:10000");
@@ -174,14 +176,11 @@ class PageServer::Impl {
   Loopback loopback_;
 };
 
-PageServer::PageServer(const Openable& what, const PageServerOptions& options)
-    : impl_(std::make_unique<Impl>(what, options)) {}
-PageServer::~PageServer() = default;
-std::vector<std::pair<std::string, std::string>> PageServer::addresses() const {
-  return impl_->addresses();
-}
-void PageServer::run(const std::function<bool()>& stop) {
-  impl_->run(stop);
+}  // namespace
+
+Served serve_pages(const Openable& what, int port, const std::string& perfetto_ui) {
+  const auto server = std::make_shared<PageServer>(what, port, perfetto_ui);
+  return {server->addresses(), [server](const std::function<bool()>& stop) { server->run(stop); }};
 }
 
 }  // namespace isobar::report

@@ -1,8 +1,8 @@
 // Serves a report or trace to a browser on this machine: `isobar open PATH`.
 //
 //   const Openable found = find_openable("runs/first");     // its report, its trace
-//   PageServer server(found, {});
-//   server.addresses();  // {"report", http://127.0.0.1:43121/TOKEN/page/index.html}, {"trace", …}
+//   const Served server = serve_pages(found, 0, "https://ui.perfetto.dev");
+//   server.addresses;  // {"report", http://127.0.0.1:43121/TOKEN/page/index.html}, {"trace", …}
 //   server.run([] { return stop_flag() != 0; });
 //
 // A trace's URL is a page with a button that opens the Perfetto UI in another tab and passes it the trace by
@@ -10,11 +10,9 @@
 // `perfetto_ui`.
 #pragma once
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "reports/live/loopback.h"
 
 namespace isobar::report {
 
@@ -26,27 +24,7 @@ struct Openable {
 /// RUN/report). Throws ConfigError if it has neither page nor trace.
 Openable find_openable(const std::filesystem::path& path);
 
-struct PageServerOptions {
-  int port = 0;  // 0: any free port
-  std::string perfetto_ui = "https://ui.perfetto.dev";
-};
-
-class PageServer {
- public:
-  /// Binds its port. Throws ConfigError if the port is in use or `perfetto_ui` is not a URL.
-  PageServer(const Openable& what, const PageServerOptions& options);
-  ~PageServer();
-  PageServer(const PageServer&) = delete;
-  PageServer& operator=(const PageServer&) = delete;
-
-  /// Name and URL of each page; the token in the path grants access.
-  std::vector<std::pair<std::string, std::string>> addresses() const;
-  /// Serves until `stop` returns true.
-  void run(const std::function<bool()>& stop);
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// `port`: 0: any free port. Throws ConfigError if it is in use or `perfetto_ui` is not a URL.
+Served serve_pages(const Openable& what, int port, const std::string& perfetto_ui);
 
 }  // namespace isobar::report

@@ -172,8 +172,7 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   for (const records::ValidRecord& v : s.valid)
     if (v.loss) valid.points.emplace_back(static_cast<double>(v.step), *v.loss);
   const size_t room = o.rows > lines.size() + 1 ? o.rows - lines.size() - 1 : 0;
-  for (const std::string& l : curve({train, valid}, {.width = o.width, .height = std::min<size_t>(room, 14)}))
-    lines.push_back(l);
+  for (const std::string& l : curve({train, valid}, o.width, std::min<size_t>(room, 14))) lines.push_back(l);
   if (lines.size() > o.rows) lines.resize(o.rows);
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i)

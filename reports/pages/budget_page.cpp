@@ -7,7 +7,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
 #include "reports/answers/training_text.h"
-#include "reports/plain_page.h"
+#include "reports/page.h"
 
 namespace isobar::report {
 namespace {

@@ -9,7 +9,7 @@
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
 #include "reports/answers/compared.h"
-#include "reports/plain_page.h"
+#include "reports/page.h"
 
 namespace isobar::report {
 namespace {

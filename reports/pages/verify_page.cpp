@@ -8,7 +8,7 @@
 
 #include "model/base/system/files.h"
 #include "model/data/cf/dates.h"
-#include "reports/plain_page.h"
+#include "reports/page.h"
 #include "reports/style/palette.h"
 
 namespace isobar::report {

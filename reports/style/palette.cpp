@@ -20,7 +20,7 @@ constexpr std::array<const char*, 16> kQualitative = {
 
 const std::map<std::string, const char*>& named() {
   static const std::map<std::string, const char*> all = {
-      // parts of a step (perfmodel/machine/coefficient.cpp, perfmodel/ask/term.h)
+      // parts of a step (perfmodel/machine/coefficient.cpp, perfmodel/ask/predict.h)
       {"matrix products", "#0072B2"},
       {"attention", "#C0850E"},
       {"norms", "#009E73"},

@@ -59,17 +59,17 @@ std::string fitted(const std::string& line, size_t width) {
   return line.substr(0, i) + "\u2026";
 }
 
-std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& o) {
+std::vector<std::string> curve(const std::vector<CurveLine>& lines, size_t width, size_t height) {
   constexpr size_t kAxis = 10;  // width of the axis labels
   constexpr uint32_t kDots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   Extremes x, y;
   for (const CurveLine& l : lines)
     for (const auto& [at, value] : l.points)
       if (std::isfinite(value)) x.take(at), y.take(value);
-  if (!(y.low <= y.high) || o.width < kAxis + 8 || o.height < 2) return {};
+  if (!(y.low <= y.high) || width < kAxis + 8 || height < 2) return {};
   const bool log = y.low > 0 && y.high / y.low > kLogFrom;
   const Extremes shown = log ? Extremes{std::log(y.low), std::log(y.high)} : y;
-  const size_t across = o.width - kAxis - 1, down = o.height - 1;
+  const size_t across = width - kAxis - 1, down = height - 1;
   std::vector<uint32_t> dots(across * down, 0);
   std::vector<bool> marked(across * down, false);
   for (const CurveLine& l : lines)

@@ -1,6 +1,6 @@
 // Terminal output of commands that show progress: durations in words, truncated lines, curves.
 //
-//   for (const std::string& l : curve({{.values = losses}}, {.width = 72, .height = 10}))
+//   for (const std::string& l : curve({{.points = losses}}, 72, 10))
 //   std::puts(l.c_str());
 #pragma once
 #include <string>
@@ -20,11 +20,8 @@ struct CurveLine {
   std::vector<std::pair<double, double>> points;  // x, y; x ascending
   bool marks = false;                             // draw an x at each point, not dots
 };
-struct CurveOptions {
-  size_t width = 72, height = 10;  // columns and lines, axis included
-};
 /// Curves overlaid in Braille dots, 2 x 4 to a character; y is logarithmic if it spans more than a factor of
 /// 20. Values that are not finite are skipped; empty if none is left.
-std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& options);
+std::vector<std::string> curve(const std::vector<CurveLine>& lines, size_t width, size_t height);
 
 }  // namespace isobar::report

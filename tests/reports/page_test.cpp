@@ -11,7 +11,7 @@
 
 #include "model/base/system/files.h"
 #include "model/base/system/program.h"
-#include "perfmodel/ask/term.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/coefficient.h"
 #include "perfmodel/machine/machine_file.h"
 #include "reports/figures/chart_data.h"

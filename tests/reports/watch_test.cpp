@@ -119,7 +119,7 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
 TEST(Curve, PutsEachPointInItsCell) {
   // One point in each corner: the highest value in the first line, the lowest in the last, the first x at the
   // left
-  const auto lines = curve({{{{1, 2}, {100, 1}}, false}}, {.width = 41, .height = 6});
+  const auto lines = curve({{{{1, 2}, {100, 1}}, false}}, 41, 6);
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_NE(lines[0].find("\u2801"), std::string::npos) << lines[0];
   EXPECT_NE(lines[4].find("\u2880"), std::string::npos) << lines[4];
@@ -128,10 +128,10 @@ TEST(Curve, PutsEachPointInItsCell) {
   for (int i = 1; i < 4; ++i) EXPECT_EQ(lines[i].find("\xe2\xa0"), std::string::npos);
   EXPECT_NE(lines[5].find("100"), std::string::npos);
   // A log axis over three decades: the middle value is in the middle line
-  const auto log = curve({{{{1, 1000}, {2, 31.6}, {3, 1}}, true}}, {.width = 41, .height = 6});
+  const auto log = curve({{{{1, 1000}, {2, 31.6}, {3, 1}}, true}}, 41, 6);
   EXPECT_NE(log[2].find('x'), std::string::npos) << log[2];
-  EXPECT_TRUE(curve({{{{1, NAN}}, false}}, {}).empty());
-  EXPECT_TRUE(curve({}, {}).empty());
+  EXPECT_TRUE(curve({{{{1, NAN}}, false}}, 72, 10).empty());
+  EXPECT_TRUE(curve({}, 72, 10).empty());
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct OpenArguments {
   std::string path;
   int port = 0;
   bool no_browser = false;
-  report::PageServerOptions options;
+  std::string perfetto_ui = "https://ui.perfetto.dev";
 };
 
 // The browser is sent through a file that only this user can read: command lines are public, and the page's
@@ -77,27 +77,17 @@ class Browser {
   std::optional<TemporaryFile> file_;
 };
 
-template <class Server>
-void serve(Server& server, const std::string& first, bool browser_wanted) {
+void run_open(const OpenArguments& a) {
+  const bool sweep = std::filesystem::exists(std::filesystem::path(a.path) / "sweep.json");
+  const report::Served server =
+      sweep ? report::serve_live(a.path, a.port, say_without_figures)
+            : report::serve_pages(report::find_openable(a.path), a.port, a.perfetto_ui);
+  for (const auto& [what, url] : server.addresses) std::printf("%-6s %s\n", what.c_str(), url.c_str());
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   std::fflush(stdout);
   Browser browser;
-  if (browser_wanted) browser.open(first);
+  if (!a.no_browser) browser.open(server.addresses.front().second);
   server.run([] { return stop_flag() != 0; });
-}
-
-void run_open(const OpenArguments& a) {
-  if (std::filesystem::exists(std::filesystem::path(a.path) / "sweep.json")) {
-    report::LiveServer server(a.path, {.port = a.port, .without_figures = say_without_figures});
-    std::printf("sweep  %s\n", server.url().c_str());
-    return serve(server, server.url(), !a.no_browser);
-  }
-  report::PageServerOptions options = a.options;
-  options.port = a.port;
-  report::PageServer server(report::find_openable(a.path), options);
-  const auto addresses = server.addresses();
-  for (const auto& [what, url] : addresses) std::printf("%-6s %s\n", what.c_str(), url.c_str());
-  serve(server, addresses.front().second, !a.no_browser);
 }
 
 }  // namespace
@@ -111,8 +101,7 @@ void add_open_command(CLI::App& app) {
       ->required();
   open->add_option("--port", a->port, "Port to serve on [any free one]")->check(CLI::Range(1, 65535));
   open->add_flag("--no-browser", a->no_browser, "Only print the address");
-  open->add_option("--perfetto-ui", a->options.perfetto_ui,
-                   "Address of the Perfetto UI, e.g. a copy at your site")
+  open->add_option("--perfetto-ui", a->perfetto_ui, "Address of the Perfetto UI, e.g. a copy at your site")
       ->capture_default_str();
   open->callback([a] { run_open(*a); });
 }

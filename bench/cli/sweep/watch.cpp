@@ -78,9 +78,9 @@ void follow(Watch watch, const WatchArguments& a) {
 }
 
 void serve(const WatchArguments& a) {
-  report::LiveServer server(a.dir, {.port = a.port, .without_figures = say_without_figures});
+  const report::Served server = report::serve_live(a.dir, a.port, say_without_figures);
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  std::printf("%s\n", server.url().c_str());
+  std::printf("%s\n", server.addresses.front().second.c_str());
   std::fflush(stdout);
   server.run([] { return stop_flag() != 0; });
 }
