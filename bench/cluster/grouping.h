@@ -4,6 +4,14 @@
 //
 // All trials of a job need the same number of nodes, so that none holds nodes that it does not use. A chained
 // trial has no reserve in its job: it requests its remaining work, up to max_time_s, and the lead.
+//
+// Remaining work of a chained trial (Trial::chained), and the lead before its job's end at which its ranks
+// must be signalled so that they finish a step and write one more checkpoint.
+//
+//   const Remaining r = remaining_of(trial, TrialDir(…), limits, cluster);
+//   ask_for(r.work_s + r.lead_s); …
+//
+// Times of a step and a checkpoint are those of the trial's last job, else the upper end of the prediction.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/cluster/cluster.h"
 #include "bench/cluster/jobscript.h"
+#include "bench/sweep/results/trialdir.h"
 #include "bench/sweep/results/trials.h"
 #include "bench/sweep/run/runner.h"
 #include "bench/sweep/spec.h"
@@ -25,7 +35,7 @@ struct PlannedJob {
   int64_t time_s = 0;  // time to request
   double work_s = 0;   // expected of its trials; of a chained trial, in all its jobs
   std::vector<const sweep::Trial*> trials;
-  double lead_s = 0;  // before the job's end, the time at which chained trials are signalled (remaining.h)
+  double lead_s = 0;      // before the job's end, the time at which chained trials are signalled
   std::string lead_from;  // how it was computed
 };
 
@@ -50,5 +60,17 @@ JobRequest request_of(const PlannedJob& job, const std::string& name, const swee
 /// job.json, the pilot's input (bench/sweep/run/jobs.h).
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const sweep::SweepSpec& sweep,
                               const sweep::SweepOptions& options, const ClusterSpec& cluster);
+
+constexpr double kReserve_s = 5;  // for judging the last trial of a job
+
+struct Remaining {
+  double work_s = 0;      // start, steps and checkpoints
+  double lead_s = 0;      // before the job's end, for the signal
+  double least_s = 0;     // shortest job that makes progress
+  std::string lead_from;  // for messages
+};
+
+Remaining remaining_of(const sweep::Trial& t, const sweep::TrialDir& dir, const sweep::TrialLimits& limits,
+                       const ClusterSpec& c);
 
 }  // namespace isobar::cluster

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "bench/cluster/command.h"
+#include "bench/cluster/grouping.h"
 #include "bench/cluster/jobscript.h"
 #include "bench/cluster/placement.h"
 #include "bench/cluster/preflight.h"
-#include "bench/cluster/remaining.h"
 #include "bench/cluster/schedulers/scheduler.h"
 #include "bench/sweep/command_words.h"
 #include "bench/sweep/results/resultsdir.h"

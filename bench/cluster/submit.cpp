@@ -67,8 +67,8 @@ class NewFolders {
 class ClusterSweep {
  public:
   ClusterSweep(const sweep::Matrix& m, const sweep::SweepSpec& s, const sweep::SweepOptions& o,
-               const ClusterSpec& c, Scheduler& scheduler, const SubmitOptions& submit)
-      : matrix_(m), sweep_(s), options_(o), cluster_(c), scheduler_(scheduler), submit_(submit) {
+               const ClusterSpec& c, Scheduler& scheduler, bool wait, const std::string& after)
+      : matrix_(m), sweep_(s), options_(o), cluster_(c), scheduler_(scheduler), wait_(wait), after_(after) {
     for (const sweep::Trial& t : m.trials) by_id_[t.id] = &t;
   }
 
@@ -90,7 +90,7 @@ class ClusterSweep {
         note = live_.empty() ? "" : std::to_string(live_.size()) + " jobs" + waiting_;
       }
       bar.update(static_cast<int64_t>(matrix_.trials.size()) - left, note);
-      if (live_.empty() || !submit_.wait) break;
+      if (live_.empty() || !wait_) break;
       if (left == 0 && !may_leave()) break;
       if (!pause()) {
         outcome_.interrupted = left > 0;
@@ -296,7 +296,7 @@ class ClusterSweep {
 
   void submit(const PlannedJob& p) {
     const sweep::JobDir job(options_.results, new_name());
-    const JobRequest request = request_of(p, job.name(), options_, cluster_, submit_.after);
+    const JobRequest request = request_of(p, job.name(), options_, cluster_, after_);
     // Written before the submission: after a kill in between, the next process finds the job.
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
@@ -373,7 +373,8 @@ class ClusterSweep {
   const sweep::SweepOptions& options_;
   const ClusterSpec& cluster_;
   Scheduler& scheduler_;
-  const SubmitOptions& submit_;
+  const bool wait_;
+  const std::string& after_;
   std::map<std::string, const sweep::Trial*> by_id_;
   std::set<std::string> live_;   // waiting or running jobs
   std::set<std::string> held_;   // trials of jobs that were cancelled by others
@@ -403,7 +404,7 @@ int cancel_jobs(const fs::path& results, Scheduler& scheduler) {
 
 sweep::SweepOutcome run_on_cluster(const sweep::Matrix& matrix, const sweep::SweepSpec& sweep,
                                    const sweep::SweepOptions& options, const ClusterSpec& cluster,
-                                   Scheduler& scheduler, const SubmitOptions& submit) {
+                                   Scheduler& scheduler, bool wait, const std::string& after) {
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
   refuse_incomplete(cluster);
@@ -411,7 +412,7 @@ sweep::SweepOutcome run_on_cluster(const sweep::Matrix& matrix, const sweep::Swe
   const NewFolders made(options.results);
   sweep::open_results(options.results);
   try {
-    return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
+    return ClusterSweep(matrix, sweep, options, cluster, scheduler, wait, after)();
   } catch (const ConfigError&) {
     made.remove();
     throw;

@@ -1,6 +1,6 @@
 // Imports measurements of other engines and tools as results for `isobar fit` and `isobar report`.
 //
-//   import_published("mine.csv", {.out = "results/mine", .only = "A100"});   // columns of configs/published
+//   import_published("mine.csv", "results/mine", "A100");                    // columns of configs/published
 //   import_kineto({"trace.json"}, "run.yaml", "results/torch");              // PyTorch's profiler
 //   Collectives c = read_nccl_tests("all_reduce.log", "");                   // output of nccl-tests
 //   Machine m = with_links(load_machine("dgx.yaml"), c);
@@ -28,11 +28,9 @@ struct Imported {
   std::vector<std::string> notes;            // omissions and assumptions
 };
 
-struct PublishedImport {
-  std::filesystem::path out;  // results directory
-  std::string only;           // rows whose gpu_type contains this; "": all
-};
-Imported import_published(const std::string& csv, const PublishedImport& options);
+/// `out`: a results directory; `only`: rows whose gpu_type contains this.
+Imported import_published(const std::string& csv, const std::filesystem::path& out,
+                          const std::string& only = "");
 
 /// Imports traces of torch.profiler (export_chrome_trace) with ProfilerStep marks, one for each rank of a
 /// run; the slowest rank counts in each step. `config`: the trained specification.

@@ -28,7 +28,8 @@ bool is_taken(const std::filesystem::path& trial, const json& provenance) {
 
 }  // namespace
 
-Imported import_published(const std::string& csv, const PublishedImport& options) {
+Imported import_published(const std::string& csv, const std::filesystem::path& results,
+                          const std::string& only) {
   const perf::PublishedTable table = perf::read_published(csv);
   Imported out;
   for (const auto& [reason, rows] : table.refused) out.refused[reason] += static_cast<size_t>(rows);
@@ -41,7 +42,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     leave_out("leaves " + o.missing.front() + " open", o.candidates.front());
   std::map<std::string, int64_t> seen;  // repetitions of each specification
   for (const perf::PublishedRun& p : table.runs) {
-    if (p.gpu_type.find(options.only) == std::string::npos) {
+    if (p.gpu_type.find(only) == std::string::npos) {
       leave_out("another accelerator", p);
       continue;
     }
@@ -78,8 +79,8 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     do {
       r.repetition = next++;
       r.id = sweep::trial_id(r.spec, r.repetition);
-    } while (is_taken(options.out / "trials" / r.id, r.provenance));
-    write_imported_run(r, options.out);
+    } while (is_taken(results / "trials" / r.id, r.provenance));
+    write_imported_run(r, results);
     ++out.runs;
   }
   return out;

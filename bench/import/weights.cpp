@@ -54,10 +54,11 @@ std::string import_weights(const fs::path& file, const std::string& config, cons
   if (!is_zip(begin))
     return merged(
         inference::import_published_weights(spec, inference::SafetensorsWeights(file), file.string(), to));
-  const TorchFile in(file);
-  const int64_t weights = inference::import_published_weights(spec, in, file.string(), to);
+  std::vector<std::string> left_out;
+  const auto in = open_torch_file(file, &left_out);
+  const int64_t weights = inference::import_published_weights(spec, *in, file.string(), to);
   std::string said;
-  for (const std::string& name : in.left_out()) said += "left out: " + showable(name) + "\n";
+  for (const std::string& name : left_out) said += "left out: " + showable(name) + "\n";
   return said + merged(weights);
 }
 

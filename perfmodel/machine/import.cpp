@@ -10,6 +10,15 @@
 namespace isobar::perf {
 namespace {
 
+enum class PeerFile : uint8_t {
+  calculon_system,
+  calculon_application,
+  calculon_execution,
+  tpe_system,
+  tpe_model,
+  hugging_face_config
+};
+
 using nlohmann::json;
 
 bool has(const json& j, std::initializer_list<const char*> keys) {
@@ -157,8 +166,7 @@ json from_execution(const json& j, const std::string& file) {
   return out;
 }
 
-}  // namespace
-
+/// Throws ConfigError for any other file.
 PeerFile peer_file(const json& j, const std::string& file) {
   if (j.is_object()) {
     if (has(j, {"matrix", "vector", "mem1", "networks"})) return PeerFile::calculon_system;
@@ -175,7 +183,10 @@ PeerFile peer_file(const json& j, const std::string& file) {
       "config.json of transformers");
 }
 
-bool is_machine(PeerFile f) {
+}  // namespace
+
+bool is_machine(const json& j, const std::string& file) {
+  const PeerFile f = peer_file(j, file);
   return f == PeerFile::calculon_system || f == PeerFile::tpe_system;
 }
 

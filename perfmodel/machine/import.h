@@ -15,17 +15,8 @@
 
 namespace isobar::perf {
 
-enum class PeerFile : uint8_t {
-  calculon_system,
-  calculon_application,
-  calculon_execution,
-  tpe_system,
-  tpe_model,
-  hugging_face_config
-};
-/// Throws ConfigError for any other file.
-PeerFile peer_file(const nlohmann::json& j, const std::string& file);
-bool is_machine(PeerFile f);
+/// A machine, else a model. Throws ConfigError for any other file.
+bool is_machine(const nlohmann::json& j, const std::string& file);
 
 Machine import_machine(const nlohmann::json& j, const std::string& file);
 /// Sections of a run configuration: net, or layout, policy and train.

@@ -9,6 +9,14 @@
 namespace isobar::perf {
 namespace {
 
+struct MachineKey {
+  enum class Form { section, text, words, positive, whole, truth, any };
+  const char* path;
+  Form form;
+  bool required = false;  // within its section
+  const char* help = "";
+};
+
 using nlohmann::json;
 using Form = MachineKey::Form;
 
@@ -31,65 +39,6 @@ json of_form(Form form) {
       return json::object();
   }
   return json::object();
-}
-
-bool holds_keys(const std::string& section) {
-  return !machine_keys_below(section).empty();
-}
-
-json section_schema(const std::string& section) {
-  json properties = json::object(), required = json::array();
-  for (const MachineKey& k : machine_key_rows()) {
-    const std::string path = k.path;
-    const size_t dot = path.rfind('.');
-    if ((dot == std::string::npos ? "" : path.substr(0, dot)) != section) continue;
-    const std::string name = path.substr(dot + 1);
-    json one = k.form == Form::section && holds_keys(path) ? section_schema(path) : of_form(k.form);
-    if (*k.help) one["description"] = k.help;
-    properties[name] = std::move(one);
-    if (k.required) required.push_back(name);
-  }
-  json schema = object_schema(std::move(properties));
-  if (!required.empty()) schema["required"] = required;
-  return schema;
-}
-
-// {value, unit, …} below each name of a table
-json named(const std::vector<std::pair<std::string, std::string>>& names_and_help, const json& each) {
-  json properties = json::object();
-  for (const auto& [name, help] : names_and_help) {
-    properties[name] = each;
-    properties[name]["description"] = help;
-  }
-  return object_schema(std::move(properties));
-}
-
-}  // namespace
-
-std::vector<std::string> machine_keys_below(const std::string& section) {
-  std::vector<std::string> out;
-  for (const MachineKey& k : machine_key_rows()) {
-    const std::string path = k.path;
-    const size_t dot = path.rfind('.');
-    if ((dot == std::string::npos ? "" : path.substr(0, dot)) == section) out.push_back(path.substr(dot + 1));
-  }
-  return out;
-}
-
-json machine_schema(json cluster) {
-  json schema = section_schema("");
-  json& sections = schema["properties"];
-  std::vector<std::pair<std::string, std::string>> peaks, coefficients;
-  for (const std::string name : kPeaks) peaks.emplace_back(name, "Peak of a core or an accelerator.");
-  sections["peaks"] = named(peaks, section_schema("peaks.*"));
-  for (size_t i = 0; i < kCoefs; ++i)
-    coefficients.emplace_back(info_of(i).name, std::string("Price, in ") + info_of(i).unit + ".");
-  sections["coefficients"] = named(coefficients, section_schema("coefficients.*"));
-  sections["coefficients"]["additionalProperties"] = true;  // older files have some that no longer are
-  sections["cluster"] = std::move(cluster);
-  schema["properties"]["inherits"] = {{"type", "string"},
-                                      {"description", "A file that is read first, relative to this one."}};
-  return schema_file("A machine of isobar", std::move(schema));
 }
 
 const std::vector<MachineKey>& machine_key_rows() {
@@ -164,6 +113,65 @@ const std::vector<MachineKey>& machine_key_rows() {
       {"engine", Form::text, false, "Whose runs it prices: an engine of `isobar fit`."},
       {"cluster", Form::section, false, "How jobs are submitted."}};
   return rows;
+}
+
+bool holds_keys(const std::string& section) {
+  return !machine_keys_below(section).empty();
+}
+
+json section_schema(const std::string& section) {
+  json properties = json::object(), required = json::array();
+  for (const MachineKey& k : machine_key_rows()) {
+    const std::string path = k.path;
+    const size_t dot = path.rfind('.');
+    if ((dot == std::string::npos ? "" : path.substr(0, dot)) != section) continue;
+    const std::string name = path.substr(dot + 1);
+    json one = k.form == Form::section && holds_keys(path) ? section_schema(path) : of_form(k.form);
+    if (*k.help) one["description"] = k.help;
+    properties[name] = std::move(one);
+    if (k.required) required.push_back(name);
+  }
+  json schema = object_schema(std::move(properties));
+  if (!required.empty()) schema["required"] = required;
+  return schema;
+}
+
+// {value, unit, …} below each name of a table
+json named(const std::vector<std::pair<std::string, std::string>>& names_and_help, const json& each) {
+  json properties = json::object();
+  for (const auto& [name, help] : names_and_help) {
+    properties[name] = each;
+    properties[name]["description"] = help;
+  }
+  return object_schema(std::move(properties));
+}
+
+}  // namespace
+
+std::vector<std::string> machine_keys_below(const std::string& section) {
+  std::vector<std::string> out;
+  for (const MachineKey& k : machine_key_rows()) {
+    const std::string path = k.path;
+    const size_t dot = path.rfind('.');
+    if ((dot == std::string::npos ? "" : path.substr(0, dot)) == section) out.push_back(path.substr(dot + 1));
+  }
+  return out;
+}
+
+json machine_schema(json cluster) {
+  json schema = section_schema("");
+  json& sections = schema["properties"];
+  std::vector<std::pair<std::string, std::string>> peaks, coefficients;
+  for (const std::string name : kPeaks) peaks.emplace_back(name, "Peak of a core or an accelerator.");
+  sections["peaks"] = named(peaks, section_schema("peaks.*"));
+  for (size_t i = 0; i < kCoefs; ++i)
+    coefficients.emplace_back(info_of(i).name, std::string("Price, in ") + info_of(i).unit + ".");
+  sections["coefficients"] = named(coefficients, section_schema("coefficients.*"));
+  sections["coefficients"]["additionalProperties"] = true;  // older files have some that no longer are
+  sections["cluster"] = std::move(cluster);
+  schema["properties"]["inherits"] = {{"type", "string"},
+                                      {"description", "A file that is read first, relative to this one."}};
+  return schema_file("A machine of isobar", std::move(schema));
 }
 
 }  // namespace isobar::perf

@@ -8,14 +8,6 @@
 
 namespace isobar::perf {
 
-struct MachineKey {
-  enum class Form { section, text, words, positive, whole, truth, any };
-  const char* path;
-  Form form;
-  bool required = false;  // within its section
-  const char* help = "";
-};
-const std::vector<MachineKey>& machine_key_rows();
 /// Names directly below a section; "": of the file. Coefficients and peaks are known by their own tables.
 std::vector<std::string> machine_keys_below(const std::string& section);
 

@@ -5,7 +5,6 @@
 
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/jobscript.h"
-#include "bench/cluster/remaining.h"
 #include "bench/sweep/results/trialdir.h"
 #include "bench/sweep/run/launcher.h"
 #include "model/base/error.h"

@@ -63,12 +63,12 @@ std::vector<std::string> pickles() {
 
 // Tensors of the shape that the net wants are read; here all that are small are wanted.
 void read_wanted(const std::string& file) {
-  const foreign::TorchFile in(file);
+  const auto in = foreign::open_torch_file(file);
   std::vector<float> values(4096);
-  for (const auto& [name, shape] : in.shapes()) {
+  for (const auto& [name, shape] : in->shapes()) {
     int64_t count = 1;
     for (const int64_t n : shape) count = n > 4096 ? 4097 : std::min<int64_t>(4097, count * n);
-    if (count <= 4096) in.read(name, values.data());
+    if (count <= 4096) in->read(name, values.data());
   }
 }
 

@@ -59,7 +59,7 @@ void read_run(const std::string& file) {
 
 void read_peer(const std::string& file) {
   const nlohmann::json j = read_json(file);
-  if (perf::is_machine(perf::peer_file(j, file)))
+  if (perf::is_machine(j, file))
     perf::import_machine(j, file);
   else
     perf::import_model(j, file);

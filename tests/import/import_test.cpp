@@ -130,7 +130,7 @@ TEST_F(Import, BrokenNcclLogsAreRefusedByName) {
 TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   const std::string csv = source_dir() + "/configs/published/zero_bubble_pp.csv";
   const perf::PublishedTable table = perf::read_published(csv);
-  const Imported i = import_published(csv, {.out = dir / "results"});
+  const Imported i = import_published(csv, dir / "results");
   size_t refused = 0;
   for (const auto& [reason, n] : i.refused) {
     refused += n;
@@ -153,19 +153,19 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
     EXPECT_EQ(r.spec.net.blocks(), p.layers);
     EXPECT_EQ(r.ranks, p.gpus);
   }
-  EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
+  EXPECT_EQ(import_published(csv, dir / "results").runs, i.runs);  // twice changes nothing
   EXPECT_EQ(records::load_runs(dir / "results").size(), i.runs);
 
   // A damaged result is replaced.
   write_atomically(dir / "results/trials" / runs[0].id / "result.jsonl", "not JSON");
-  EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);
+  EXPECT_EQ(import_published(csv, dir / "results").runs, i.runs);
   EXPECT_EQ(records::load_runs(dir / "results").size(), i.runs);
 
   // The same specifications from another source are kept as repetitions.
   std::string other = read_file(csv);
   for (size_t at = 0; (at = other.find("\nzero-bubble,", at)) != std::string::npos; at += 2)
     other.replace(at + 1, 11, "others");
-  EXPECT_EQ(import_published(file("other.csv", other), {.out = dir / "results"}).runs, i.runs);
+  EXPECT_EQ(import_published(file("other.csv", other), dir / "results").runs, i.runs);
   std::map<std::string, size_t> sources;
   for (const records::RunRecord& r : records::load_runs(dir / "results")) ++sources[r.provenance["source"]];
   EXPECT_EQ(sources, (std::map<std::string, size_t>{{"zero-bubble", i.runs}, {"others", i.runs}}));

@@ -24,7 +24,7 @@ inline std::vector<perf::MeasuredRun> published_runs(const std::string& table, c
                                                      size_t most = SIZE_MAX) {
   const std::filesystem::path out = std::filesystem::temp_directory_path() /
                                     ("isobar_runs_" + table + std::to_string(std::random_device{}()));
-  foreign::import_published(config("published/" + table + ".csv"), {.out = out, .only = accelerator});
+  foreign::import_published(config("published/" + table + ".csv"), out, accelerator);
   std::vector<perf::MeasuredRun> all, some;
   for (const records::RunRecord& r : records::load_runs(out)) {
     if (r.run_class != records::RunClass::ok) continue;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "bench/import/import.h"
 #include "bench/import/torch_graph.h"
@@ -93,7 +92,7 @@ void write(const ImportArguments& a, const std::string& text) {
 
 void peers(const ImportArguments& a) {
   const nlohmann::json first = read(a.files[0]);
-  if (perf::is_machine(perf::peer_file(first, a.files[0]))) {
+  if (perf::is_machine(first, a.files[0])) {
     if (a.files.size() > 1)
       throw ConfigError(a.files[1], "", "comes behind a machine", "import one machine at a time");
     write(a, perf::to_yaml(perf::import_machine(first, a.files[0])));
@@ -220,7 +219,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     refuse_others(command, "a table of runs", "--only");
     only_one(a, "a table");
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
-    tell(foreign::import_published(file, {.out = a.out, .only = a.only}), file, a.out);
+    tell(foreign::import_published(file, a.out, a.only), file, a.out);
   } else if (foreign::log_kind(text)) {
     refuse_others(command, "a log of a training", "--config");
     logs(a);
