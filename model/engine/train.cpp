@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "model/base/error.h"
-#include "model/data/choice/epochs.h"
+#include "model/data/choice/sample_order.h"
 #include "model/engine/host/host.h"
 #include "model/engine/host/mpi_meeting.h"
 #include "model/engine/liveness/start.h"

@@ -20,7 +20,7 @@
 #include <map>
 #include <random>
 
-#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/attention/attention_choice.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/runtime/device.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "model/trace/cuda/nvtx_ranges.h"
+#include "model/trace/cuda/op_tracer.h"
 #include "tests/paths.h"
 #include "tests/trace/fixture.h"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "model/base/error.h"
-#include "model/data/choice/epochs.h"
+#include "model/data/choice/sample_order.h"
 #include "tests/engine/command.h"
 
 namespace isobar::engine {

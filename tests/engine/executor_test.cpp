@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/backend/null/null_backend.h"
 #include "model/base/system/team.h"
 #include "model/data/loader.h"
 #include "model/engine/liveness/watchdog.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "tests/base/denormals.h"
+#include "tests/engine/null_backend.h"
 #include "tests/paths.h"
 #include "tests/trace/analyse.h"
 

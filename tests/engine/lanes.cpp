@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "model/backend/null/null_backend.h"
 #include "model/engine/executor.h"
 #include "model/plan/builder.h"
 #include "tests/comm/ranks.h"
+#include "tests/engine/null_backend.h"
 
 namespace isobar::engine {
 namespace {

@@ -1,11 +1,39 @@
 // From one step of a roll-out to the next: a predicted row is [p][p][C'], a row that is read [C][p][p], with
 // several times among the channels C if the net has a history.
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/element.h"
 #include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {
+namespace {
+
+// A number of a type known at run time, as f32: for kernels that copy and add without vector code.
+
+inline float read(const void* p, DType t, int64_t i) {
+  switch (t) {
+    case DType::bf16:
+      return to_float(static_cast<const bf16*>(p)[i]);
+    case DType::f16:
+      return to_float(static_cast<const f16*>(p)[i]);
+    default:
+      return static_cast<const float*>(p)[i];
+  }
+}
+
+inline void write(void* p, DType t, int64_t i, float x) {
+  switch (t) {
+    case DType::bf16:
+      static_cast<bf16*>(p)[i] = to_bf16(x);
+      return;
+    case DType::f16:
+      static_cast<f16*>(p)[i] = to_f16(x);
+      return;
+    default:
+      static_cast<float*>(p)[i] = x;
+  }
+}
+
+}  // namespace
 
 void roll(const Patch& s, const Roll& r, const void* prediction, const void* before, const float* forcing,
           void* patches) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/base/system/cpu_load.h"
+#include "model/base/system/cpus.h"
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 

@@ -3,13 +3,70 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
+#include <vector>
 
+#include "model/base/latitude.h"
+#include "model/base/spec/spec.h"
 #include "model/base/step_tensor.h"
 #include "model/engine/executor.h"
-#include "model/engine/validation/persistence.h"
+#include "model/engine/validation/jacobian_statistics.h"
+#include "model/inference/weights/params.h"
+#include "model/nets/graph/regional_gnn.h"
 #include "model/records/curves.h"
 
 namespace isobar::engine {
+namespace {
+
+// Persistence baseline: the forecast that nothing changes. Latitude-weighted RMSE between a batch's input and
+// target, with the formula of the net's own metric (base/latitude.h); for a regional net over its points,
+// unweighted unless train.latitude_weights is set, as in its metric.
+
+// Weights of a region's rows
+std::vector<double> weights_of(const RunSpec& spec, const GridBox& region) {
+  if (!spec.train.latitude_weights) return std::vector<double>(static_cast<size_t>(region.rows), 1.0);
+  const RegionalGnnSpec& n = spec.net.regional_gnn();
+  std::vector<double> latitudes;
+  for (int64_t r = 0; r < region.rows; ++r)
+    latitudes.push_back(n.north - n.spacing * static_cast<double>(region.row + r));
+  return row_weights(region.rows, latitudes);
+}
+
+/// Adds the sum over the batch of each target channel's RMSE. input and target are [batch,channels,H,W];
+/// `persistent` maps target channels to input channels; `mask` [batch,channels,H,W] excludes points where it
+/// is 0 (nullptr: none). `spec`: of an image net; `latitudes`: of its rows, {} if unknown
+void add_persistence_rmse(const RunSpec& spec, const std::vector<double>& latitudes, int64_t batch,
+                          const float* input, const float* target, const float* mask,
+                          const std::vector<int64_t>& persistent, std::vector<double>& sums) {
+  const Images& grid = *spec.net.images();
+  const int64_t H = grid.img_height, W = grid.img_width, C = grid.out_channels;
+  const std::optional<GridBox> region = nets::predicted_region(spec.net);
+  const GridBox box = region.value_or(GridBox{0, 0, H, W});
+  const std::vector<double> weight = region ? weights_of(spec, box) : row_weights(box.rows, latitudes);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t c = 0; c < C; ++c) {
+      double sum = 0, points = 0;
+      for (int64_t h = 0; h < box.rows; ++h) {
+        const int64_t first = (box.row + h) * W + box.column;
+        const float* before = input + (b * grid.in_channels + persistent[c]) * H * W + first;
+        const float* row = target + (b * C + c) * H * W + first;
+        const float* counts = mask ? mask + (b * C + c) * H * W + first : nullptr;
+        double squares = 0, there = 0;
+        for (int64_t w = 0; w < box.columns; ++w) {
+          if (counts && counts[w] == 0) continue;
+          const double d = static_cast<double>(before[w]) - static_cast<double>(row[w]);
+          squares += d * d, ++there;
+        }
+        sum += squares * weight[h];
+        points += there * weight[h];
+      }
+      if (!mask) points = static_cast<double>(box.points());
+      if (points > 0) sums[c] += std::sqrt(sum / points);
+    }
+  }
+}
+
+}  // namespace
 
 Validation::Validation(const RunSpec& spec, const plan::Plan& plan, RankData& data, Processor& processor,
                        const comm::Mpi& mpi, int threads, SlowWork& slow)
@@ -161,6 +218,51 @@ std::string Validation::text() const {
     out += line;
   }
   return out;
+}
+
+namespace {
+
+constexpr int64_t kRows = 32;  // most rows of a pass
+
+int64_t elements(const plan::Tensor& t) {
+  return std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+TrackedJacobian::TrackedJacobian(const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi,
+                                 int threads)
+    : plan_(plan), mpi_(mpi), wanted_(spec.train.jacobian_samples) {
+  if (mpi.rank() == 0) jacobian_.emplace(spec, std::min(spec.net.outputs(), kRows), threads);
+}
+
+void TrackedJacobian::sample(const float* inputs, int64_t count) {
+  for (int64_t i = 0; i < count && static_cast<int64_t>(samples_.size()) < wanted_; ++i) {
+    const float* first = inputs + i * jacobian_->inputs();
+    samples_.emplace_back(first, first + jacobian_->inputs());
+  }
+}
+
+std::optional<records::JacobianRecord> TrackedJacobian::operator()(const float* params) {
+  std::map<std::string, std::vector<double>> whole;
+  for (const plan::Tensor& t : plan_.tensors) {  // the same on every rank
+    std::vector<double> values(static_cast<size_t>(elements(t)), 0.0);
+    for (const plan::Param& p : plan_.params)
+      if (p.writer && p.name == t.name)
+        for (const inference::ElementRun& r : inference::kept_runs(plan_, p, &plan::Shard::params))
+          std::copy_n(params + r.offset, r.count, values.begin() + r.whole);
+    whole[t.name] = mpi_.sum_of(std::move(values));
+  }
+  if (!jacobian_) return std::nullopt;
+  for (const plan::Param& p : jacobian_->plan().params)
+    for (const inference::ElementRun& r : inference::kept_runs(jacobian_->plan(), p, &plan::Shard::params))
+      std::copy_n(whole.at(p.name).begin() + r.whole, r.count, jacobian_->weights() + r.offset);
+  jacobian_->weights_changed();
+  std::vector<int64_t> all(static_cast<size_t>(jacobian_->outputs()));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::vector<float>> matrices;
+  for (const std::vector<float>& input : samples_) matrices.push_back(jacobian_->rows(input.data(), all));
+  return statistics_of(matrices, jacobian_->outputs(), jacobian_->inputs());
 }
 
 }  // namespace isobar::engine

@@ -4,6 +4,13 @@
 //   Validation validation(spec, plan, *data, *processor, mpi, threads, slow);
 //   const ValidRecord record = validation(step);   // collective; the same on every rank but for `jacobian`
 //   say(validation.text());
+//
+// Jacobian of a net during training, over the first validation samples that rank 0 reads, always the same.
+// Ranks send their parts of the parameters to rank 0, which computes it.
+//
+//   TrackedJacobian tracked(spec, plan, mpi, threads);
+//   tracked.sample(batch.at("input"), micro_batch);      // while a validation reads, on rank 0
+//   std::optional<JacobianRecord> r = tracked(params);   // collective; on rank 0
 #pragma once
 #include <optional>
 #include <string>
@@ -15,12 +22,27 @@
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
 #include "model/engine/validation/field_picture.h"
-#include "model/engine/validation/tracked_jacobian.h"
+#include "model/inference/jacobian.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 #include "model/records/records.h"
 
 namespace isobar::engine {
+
+class TrackedJacobian {
+ public:
+  TrackedJacobian(const RunSpec& spec, const plan::Plan& plan, const comm::Mpi& mpi, int threads);
+  void sample(const float* inputs, int64_t count);
+  /// `params`: this rank's shards, as in its plan.
+  std::optional<records::JacobianRecord> operator()(const float* params);
+
+ private:
+  const plan::Plan& plan_;
+  const comm::Mpi& mpi_;
+  const int64_t wanted_;
+  std::optional<inference::Jacobian> jacobian_;  // rank 0
+  std::vector<std::vector<float>> samples_;
+};
 
 /// True if experts' shares follow the loss of words.
 inline bool of_experts(const plan::Plan& plan) {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/attention/attention_choice.h"
 #include "tests/cuda/kernels/attention_problem.h"
 
 namespace isobar::cuda::testing {

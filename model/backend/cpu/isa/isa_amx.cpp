@@ -3,20 +3,9 @@
 // linked into code for other CPUs.
 #if defined(__x86_64__)
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
-#include <immintrin.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-
-#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/for_kernels.h"
 
 #if defined(__clang__)
 #pragma clang attribute push(                                                                            \

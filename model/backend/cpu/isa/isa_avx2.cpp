@@ -1,15 +1,6 @@
 // Kernels for x86 with AVX2 and FMA; see isa_amx.cpp for the pragmas and internal linkage.
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-
-#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/for_kernels.h"
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)

@@ -1,20 +1,7 @@
 // Kernels for x86 with AVX-512 but no bf16 products, which are widened to f32; see isa_amx.cpp for the
 // pragmas and internal linkage.
 #if defined(__x86_64__)
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-
-#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/for_kernels.h"
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), \

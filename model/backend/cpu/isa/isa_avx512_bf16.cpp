@@ -1,19 +1,6 @@
 // Kernels for x86 with AVX-512 and vdpbf16ps; see isa_amx.cpp for the pragmas and internal linkage.
 #if defined(__x86_64__)
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-
-#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/for_kernels.h"
 
 #if defined(__clang__)
 #pragma clang attribute push( \

@@ -1,12 +1,5 @@
 // Kernels for any CPU.
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-
-#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/for_kernels.h"
 
 namespace isobar::cpu {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "model/backend/cuda/kernels/attention/attention_choice.h"
 #include "model/backend/cuda/kernels/attention/attention_few.h"
-#include "model/backend/cuda/kernels/attention/cudnn_workspaces.h"
 #include "model/backend/cuda/kernels/hopper/attention.h"
 
 namespace isobar::cuda {
@@ -22,7 +21,7 @@ bool wide_only_on_hopper(const Attention& a, int capability) {
   return capability != 9 && a.d > 128;
 }
 
-// Workspace of cuDNN's plans for a shape that it was never asked about (cudnn_workspaces.h): a number a row,
+// Workspace of cuDNN's plans for a shape that it was never asked about (attention_choice.h): a number a row,
 // dq in f32, off Hopper a second dq with rows padded to 8, and with grouped queries each head's own dk and
 // dv. In a fixed order A100 and Hopper instead keep the 16-bit slopes of every pair of tokens, padded to
 // their tiles. cuDNN 9.12 to 9.28 keep to it, versions up to 9.14 but for 8 bytes a sample more.

@@ -26,7 +26,7 @@ bool cudnn_takes(const Attention& a, bool backward, int capability);
 AttentionPath attention_path(const Attention& a, bool backward, int capability, bool cudnn,
                              AttentionChoice choice = AttentionChoice::automatic);
 /// Most bytes that any of the paths needs for the shape, for any type: what cuDNN said for shapes that it was
-/// asked about (cudnn_workspaces.h), else a closed form with a margin.
+/// asked about (attention_choice.h), else a closed form with a margin.
 int64_t attention_workspace(const Attention& a, bool backward, int capability,
                             AttentionChoice choice = AttentionChoice::automatic);
 /// The form alone, for backward by cuDNN.
