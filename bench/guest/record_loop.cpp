@@ -14,7 +14,7 @@
 
 #include "bench/guest/guest_log.h"
 #include "bench/guest/hosts.h"
-#include "bench/sweep/run/failure_words.h"
+#include "bench/sweep/run/classify.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/records/files/result_file.h"
@@ -82,10 +82,11 @@ class Lines {
 
 class Loop {
  public:
-  Loop(const RunSpec& spec, const LoopOptions& options) : spec_(spec), options_(options), log_(spec) {
-    json about = {{"command", "a loop of its own"}};
-    if (!options.about.is_null()) about["about"] = options.about;
-    answer(log_.begin(about, ranks_on_host(spec.layout.world())));
+  Loop(const RunSpec& spec, const json& about, const std::function<void(const std::string&)>& tell)
+      : spec_(spec), tell_(tell), log_(spec) {
+    json all = {{"command", "a loop of its own"}};
+    if (!about.is_null()) all["about"] = about;
+    answer(log_.begin(all, ranks_on_host(spec.layout.world())));
   }
 
   records::EndRecord operator()(Lines lines) {
@@ -204,12 +205,10 @@ class Loop {
     end_ = end;
   }
 
-  void answer(const records::Record& record) const {
-    if (options_.answer) options_.answer(records::line_of(record));
-  }
+  void answer(const records::Record& record) const { tell_(records::line_of(record)); }
 
   const RunSpec& spec_;
-  const LoopOptions& options_;
+  const std::function<void(const std::string&)>& tell_;
   GuestLog log_;
   std::optional<records::EndRecord> end_;
   const double began_ = seconds_now();
@@ -219,8 +218,9 @@ class Loop {
 
 }  // namespace
 
-records::EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options) {
-  return Loop(spec, options)(Lines(descriptor));
+records::EndRecord record_loop(const RunSpec& spec, int descriptor, const json& about,
+                               const std::function<void(const std::string&)>& answer) {
+  return Loop(spec, about, answer)(Lines(descriptor));
 }
 
 }  // namespace isobar::guest

@@ -20,13 +20,10 @@
 
 namespace isobar::guest {
 
-struct LoopOptions {
-  nlohmann::json about = nullptr;                       // name, tags and note of the run
-  std::function<void(const std::string&)> answer = {};  // the record of each line
-};
-
 /// Reads the lines of a descriptor to their end. Throws ConfigError before the first is read, and for one
-/// that is no such record, which then ends the run.
-records::EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options);
+/// that is no such record, which then ends the run. `about`: name, tags and note of the run; `answer` gets
+/// the record of each line.
+records::EndRecord record_loop(const RunSpec& spec, int descriptor, const nlohmann::json& about,
+                               const std::function<void(const std::string&)>& answer);
 
 }  // namespace isobar::guest

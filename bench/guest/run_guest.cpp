@@ -1,16 +1,22 @@
 #include "bench/guest/run_guest.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bench/guest/command.h"
 #include "bench/guest/flags.h"
 #include "bench/guest/guest_log.h"
 #include "bench/guest/guest_output.h"
 #include "bench/guest/other_host.h"
-#include "bench/guest/write_events.h"
 #include "bench/sweep/run/classify.h"
 #include "bench/sweep/run/process.h"
 #include "model/base/system/signal_name.h"
@@ -19,6 +25,38 @@
 
 namespace isobar::guest {
 namespace {
+
+// Tells at once when one of some files is written to, so that a line is timed when it comes and not when
+// somebody looks. Where the system has no events to give (inotify(7)), it tells nothing: look now and then.
+
+class WriteEvents {
+ public:
+  /// Files that there are not yet are made, empty.
+  explicit WriteEvents(const std::vector<std::filesystem::path>& files)
+      : descriptor_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    for (const auto& file : files) {
+      std::ofstream(file, std::ios::app);
+      if (descriptor_ >= 0) ::inotify_add_watch(descriptor_, file.c_str(), IN_MODIFY);
+    }
+  }
+  ~WriteEvents() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  WriteEvents(const WriteEvents&) = delete;
+  WriteEvents& operator=(const WriteEvents&) = delete;
+
+  /// Can be read once a file was written to; -1: there are no events.
+  int descriptor() const { return descriptor_; }
+  /// Empties the descriptor: what was written until now is known.
+  void forget() const {
+    std::array<char, 4096> some;
+    while (descriptor_ >= 0 && ::read(descriptor_, some.data(), some.size()) > 0) {
+    }
+  }
+
+ private:
+  int descriptor_;
+};
 
 constexpr double kLook_s = 0.05;   // between looks, if nothing is written
 constexpr double kRest_s = 0.001;  // after a look, for programs that write all the time

@@ -6,6 +6,12 @@
 // On cores the plans of all stages are replayed, on accelerators and where a step is long the closed form of
 // layouts answers. Throws ConfigError if run and machine contradict each other, and
 // std::logic_error for a step faster than the machine's peaks: a bug in the machine file or the model.
+//
+// The lines of a prediction: a step's seconds by cause, largest first. Closed form and replay share the
+// names, so that a line always means the same.
+//
+//   Counts parts = ...;                                                  // seconds by coefficient
+//   p.terms = name_terms(parts, {{term::kBubble, s.bubble}}, p.correction);
 #pragma once
 #include <functional>
 #include <string>
@@ -16,7 +22,7 @@
 #include "model/nets/layout/device_memory.h"
 #include "model/plan/plan.h"
 #include "perfmodel/ask/estimate.h"
-#include "perfmodel/ask/term.h"
+#include "perfmodel/machine/coefficient.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/checkpoint.h"
@@ -24,6 +30,31 @@
 #include "perfmodel/step/utilization.h"
 
 namespace isobar::perf {
+
+struct Term {
+  std::string name;
+  double seconds = 0;
+};
+
+/// Lines that are no coefficient's own (coefficient.cpp names those).
+namespace term {
+constexpr const char* kExposed = "exposed communication";
+constexpr const char* kSlowdown = "compute slowed by communication";
+constexpr const char* kBubble = "pipeline bubble";
+constexpr const char* kImbalance = "waiting for the slowest rank";
+constexpr const char* kReading = "reading data";
+constexpr const char* kStolen = "cores taken by loader threads";
+constexpr const char* kDataWait = "waiting for loader threads";
+constexpr const char* kBoundaries = "stage boundaries";
+constexpr const char* kTensor = "exposed TP communication";
+constexpr const char* kContext = "exposed CP communication";
+constexpr const char* kExperts = "exposed EP communication";
+constexpr const char* kTransfers = "pipeline transfers";
+constexpr const char* kData = "exposed DP communication";
+}  // namespace term
+
+/// Merges coefficients of one name and drops zero lines. `correction`: factor on all of them.
+std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& others, double correction);
 
 struct PredictOptions {
   HostShare host;                                         // of ranks on cores

@@ -9,7 +9,6 @@
 
 #include "model/base/error.h"
 #include "model/nets/layout/device_memory.h"
-#include "perfmodel/fitting/checkpoint_fit.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/ops_fit.h"

@@ -17,6 +17,16 @@ double seconds_per_sample(const Candidate& c) {
   return quantile(seconds, 0.5) / static_cast<double>(c.spec.train.global_batch);
 }
 
+/// Throughput lost by each candidate against the best: 1 - best / own time, by samples a second.
+std::vector<double> true_regrets(const std::vector<Candidate>& finished) {
+  std::vector<double> out;
+  out.reserve(finished.size());
+  for (const Candidate& c : finished) out.push_back(seconds_per_sample(c));
+  const double best = out.empty() ? 0 : *std::min_element(out.begin(), out.end());
+  for (double& s : out) s = 1 - best / s;
+  return out;
+}
+
 // A simulated sweep: the runs of the finished one that are revealed so far.
 class Stage {
  public:
@@ -88,15 +98,6 @@ size_t Play::kept(double enough) const {
 size_t Play::stop(double bound) const {
   const auto at = std::find_if(expected.begin(), expected.end(), [&](double r) { return r < bound; });
   return at == expected.end() ? expected.size() - 1 : static_cast<size_t>(at - expected.begin());
-}
-
-std::vector<double> true_regrets(const std::vector<Candidate>& finished) {
-  std::vector<double> out;
-  out.reserve(finished.size());
-  for (const Candidate& c : finished) out.push_back(seconds_per_sample(c));
-  const double best = out.empty() ? 0 : *std::min_element(out.begin(), out.end());
-  for (double& s : out) s = 1 - best / s;
-  return out;
 }
 
 Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,

@@ -49,7 +49,4 @@ struct Rehearsal {
 Rehearsal rehearse(const std::vector<Candidate>& finished, const Machine& machine,
                    const RehearsalOptions& options);
 
-/// Throughput lost by each candidate against the best: 1 - best / own time, by samples a second.
-std::vector<double> true_regrets(const std::vector<Candidate>& finished);
-
 }  // namespace isobar::perf

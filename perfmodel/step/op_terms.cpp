@@ -171,15 +171,15 @@ Team team_of(plan::PriceClass price, DType dtype, const plan::Work& work, int64_
   return {static_cast<double>(threads_worth(static_cast<int64_t>(work.bytes() / element), threads)), whole};
 }
 
+plan::PriceClass price_of(const plan::Op& op) {
+  const auto* priced = std::get_if<plan::PricedAttrs>(&op.attrs);
+  return priced ? priced->price : plan::info_of(op.kind).price;
+}
+
 }  // namespace
 
 double softmax_of_head(double head_size) {
   return (1 + 32 / head_size) / 1.25;
-}
-
-plan::PriceClass price_of(const plan::Op& op) {
-  const auto* priced = std::get_if<plan::PricedAttrs>(&op.attrs);
-  return priced ? priced->price : plan::info_of(op.kind).price;
 }
 
 DType dtype_of(const plan::Op& op, const plan::Plan& plan) {

@@ -25,7 +25,6 @@ struct OpShape {
   double bytes = 0;  // collectives: for count_collective
   Placement group;
 };
-plan::PriceClass price_of(const plan::Op& op);
 DType dtype_of(const plan::Op& op, const plan::Plan& plan);  // of its first operand
 OpShape shape_of(const plan::Op& op, const plan::Plan& plan, const Conditions& where);
 /// Seconds of the op; adds its counts (for collectives: the charged ones) to `counts` if given.

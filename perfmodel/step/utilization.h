@@ -17,7 +17,7 @@
 #include "model/nets/build.h"
 #include "perfmodel/step/conditions.h"
 #include "perfmodel/step/op_terms.h"
-#include "perfmodel/step/pipeline.h"
+#include "perfmodel/step/simulate.h"
 
 namespace isobar::perf {
 

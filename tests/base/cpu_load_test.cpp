@@ -1,5 +1,4 @@
 // How long CPUs have worked: by lines of /proc/stat with known numbers, and of this machine.
-#include "model/base/system/cpu_load.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 
 #include "model/data/cf/calendar.h"
 #include "model/data/cf/dates.h"
-#include "model/data/files/numpy_time.h"
+#include "model/data/files/npy.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 

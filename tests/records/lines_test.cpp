@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "model/base/system/files.h"
-#include "model/records/files/lines.h"
 #include "model/records/files/result_file.h"
 
 namespace isobar::records {

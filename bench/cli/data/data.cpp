@@ -1,7 +1,5 @@
 #include "bench/cli/data/data.h"
 
-#include "bench/cli/words/field_options.h"
-
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "bench/cli/words/field_options.h"
+#include "bench/cli/data/data.h"
 #include "model/data/written/convert.h"
 #include "model/data/written/inspect.h"
 

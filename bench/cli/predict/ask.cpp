@@ -24,7 +24,6 @@
 #include "reports/answers/compared.h"
 #include "reports/answers/engine_text.h"
 #include "reports/answers/prediction_text.h"
-#include "reports/answers/proposal_text.h"
 #include "reports/answers/run_text.h"
 #include "reports/answers/search_text.h"
 #include "reports/answers/training_text.h"

@@ -2,8 +2,6 @@
 
 #include <charconv>
 
-#include "bench/cli/words/config_option.h"
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 

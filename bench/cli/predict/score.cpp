@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"

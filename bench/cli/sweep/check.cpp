@@ -9,7 +9,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "reports/comparison/check.h"
-#include "reports/plain_page.h"
+#include "reports/page.h"
 
 namespace isobar::cli {
 namespace {

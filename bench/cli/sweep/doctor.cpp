@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/words/config_option.h"
+#include "bench/cli/words/options.h"
 #include "bench/doctor/check.h"
 #include "bench/ranks/mpiexec.h"
 #include "model/base/error.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"

@@ -12,8 +12,6 @@
 
 #include "bench/cli/train/stop_flag.h"
 #include "bench/cli/train/submit_train.h"
-#include "bench/cli/words/config_option.h"
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "bench/ranks/rank_output.h"
 
@@ -161,9 +159,8 @@ sweep::SweepOutcome execute(const SweepArguments& a, const sweep::Matrix& part, 
   return sweep::run_with_repeats(whole, part, sweep, [&](const sweep::Matrix& m) {
     if (cluster)
       return cluster::run_on_cluster(m, sweep, options, *cluster, *cluster::scheduler_of(cluster->scheduler),
-                                     {.wait = !a.no_wait, .after = a.after});
-    sweep::LocalLauncher launcher;
-    return sweep::run_sweep(m, sweep, options, launcher);
+                                     !a.no_wait, a.after);
+    return sweep::run_sweep(m, sweep, options, *sweep::local_launcher());
   });
 }
 

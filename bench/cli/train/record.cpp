@@ -10,7 +10,6 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/train/train_arguments.h"
-#include "bench/cli/words/config_option.h"
 #include "bench/cli/words/options.h"
 #include "bench/guest/record_loop.h"
 #include "model/base/error.h"
@@ -58,10 +57,10 @@ void run_record(const RecordArguments& a) {
   std::optional<RunFolder> folder;
   name_run(named, spec, folder);
   const records::EndRecord end =
-      guest::record_loop(spec, STDIN_FILENO, {.about = a.about.json(), .answer = [](const std::string& line) {
-                                                std::printf("%s\n", line.c_str());
-                                                std::fflush(stdout);
-                                              }});
+      guest::record_loop(spec, STDIN_FILENO, a.about.json(), [](const std::string& line) {
+        std::printf("%s\n", line.c_str());
+        std::fflush(stdout);
+      });
   if (end.ok()) return;
   std::fprintf(stderr, "isobar: %s: %s\n", end.failure->c_str(), end.message.value_or("").c_str());
   throw ExitCode{exit_code_of(*end.failure)};

@@ -17,7 +17,7 @@
 #include "model/base/system/program.h"
 #include "model/base/system/shared_files.h"
 #include "model/base/text/yaml.h"
-#include "model/data/choice/epochs.h"
+#include "model/data/choice/sample_order.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
 
@@ -161,8 +161,7 @@ int submit_training(const SubmittedTraining& a) {
 
   // A second Ctrl-C leaves at once, which loses nothing: the jobs go on.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  const sweep::SweepOutcome o =
-      cluster::run_on_cluster(m, sweep, options, cluster, *scheduler, {.wait = !a.no_wait, .after = ""});
+  const sweep::SweepOutcome o = cluster::run_on_cluster(m, sweep, options, cluster, *scheduler, !a.no_wait);
   const std::string text = a.json ? sweep::summary_json(m, o, sweep, a.results, kStatistic)
                                             .dump(1, ' ', false, json::error_handler_t::replace) +
                                         "\n"

@@ -9,13 +9,11 @@
 #include <utility>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/train/expected.h"
 #include "bench/cli/train/last_words.h"
 #include "bench/cli/train/stop_flag.h"
 #include "bench/cli/train/submit_train.h"
+#include "bench/cli/train/train_arguments.h"
 #include "bench/cli/train/train_by_command.h"
-#include "bench/cli/words/config_option.h"
-#include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
 #include "bench/guest/command.h"
 #include "bench/ranks/mpiexec.h"
@@ -25,7 +23,7 @@
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/comm/launcher.h"
-#include "model/data/choice/epochs.h"
+#include "model/data/choice/sample_order.h"
 #include "model/data/files/foreign.h"
 #include "model/engine/liveness/signals.h"
 #include "model/engine/liveness/start.h"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/train/expected.h"
 #include "bench/cli/train/last_words.h"
 #include "bench/cli/train/stop_flag.h"
+#include "bench/cli/train/train_arguments.h"
 #include "bench/guest/command.h"
 #include "bench/guest/other_host.h"
 #include "bench/guest/run_guest.h"

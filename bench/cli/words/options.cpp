@@ -7,22 +7,12 @@
 #include <filesystem>
 
 #include "model/base/error.h"
+#include "model/base/names/named_file.h"
+#include "model/comm/launcher.h"
+#include "perfmodel/machine/machine_file.h"
 
 namespace isobar::cli {
 namespace {
-
-CLI::Validator number_that(const std::string& shown, const std::string& refusal,
-                           bool (*is_right)(double, double, double), double low, double high) {
-  CLI::Validator v(shown);
-  v.operation([=](const std::string& text) {
-    const char *begin = text.data(), *end = begin + text.size();
-    double value = 0;
-    const auto [rest, failed] = std::from_chars(begin, end, value);
-    const bool number = failed == std::errc() && rest == end && std::isfinite(value);
-    return number && is_right(value, low, high) ? std::string() : text + " is not " + refusal;
-  });
-  return v;
-}
 
 // A number above 0 followed by a unit, which multiplies it.
 CLI::Validator scaled(const std::string& shown, const std::string& refusal,
@@ -130,14 +120,15 @@ void say_without_figures(const std::string& why) {
 CLI::Validator number_in(double low, double high) {
   char range[64];
   std::snprintf(range, sizeof range, "%g to %g", low, high);
-  return number_that(
-      std::string("in [") + range + "]", std::string("a number from ") + range,
-      [](double v, double l, double h) { return v >= l && v <= h; }, low, high);
-}
-
-CLI::Validator above_zero() {
-  return number_that(
-      "above 0", "a number above 0", [](double v, double, double) { return v > 0; }, 0, 0);
+  CLI::Validator v(std::string("in [") + range + "]");
+  v.operation([=, range = std::string(range)](const std::string& text) {
+    const char *begin = text.data(), *end = begin + text.size();
+    double value = 0;
+    const auto [rest, failed] = std::from_chars(begin, end, value);
+    const bool number = failed == std::errc() && rest == end && std::isfinite(value);
+    return number && value >= low && value <= high ? std::string() : text + " is not a number from " + range;
+  });
+  return v;
 }
 
 CLI::Validator amount() {
@@ -148,6 +139,56 @@ CLI::Validator amount() {
 CLI::Validator duration() {
   return scaled("e.g. 10d or 36h", "a time like 10d, 36h, 90m or 600s",
                 {{"d", 86400}, {"h", 3600}, {"m", 60}, {"min", 60}, {"s", 1}});
+}
+
+CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::string& name,
+                               const std::string& description, bool folders) {
+  const std::string where = "isobar " + command.get_name();
+  const CLI::Validator found(
+      [where, folders](std::string& named) {
+        std::error_code none;
+        if (folders && std::filesystem::is_directory(named, none)) return std::string();
+        const std::string file = run_file(named, where);
+        if (file != named && comm::launched_rank(::getenv) <= 0)
+          std::fprintf(stderr, "config %s: %s\n", named.c_str(), file.c_str());
+        named = file;
+        return std::string();
+      },
+      "", "");
+  return command
+      .add_option(
+          name, path,
+          description + ", Hugging Face's config.json, or a shipped model's name (isobar config models)")
+      ->transform(found);
+}
+
+namespace {
+
+template <class Paths>
+CLI::Option* add_machines(CLI::App& command, Paths& paths, const std::string& description) {
+  const CLI::Validator found(
+      [](std::string& named) {
+        const std::string file = perf::machine_file(named);
+        if (file != named) std::fprintf(stderr, "machine %s: %s\n", named.c_str(), file.c_str());
+        named = file;
+        return std::string();
+      },
+      "", "");
+  return command
+      .add_option("--machine", paths, description + "; or the name of a shipped one, e.g. perlmutter")
+      ->transform(found);
+}
+
+}  // namespace
+
+CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description) {
+  return add_machines(command, path, description);
+}
+
+CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
+                                const std::string& description) {
+  return add_machines(command, paths, description + "; may be repeated: side by side")
+      ->allow_extra_args(false);
 }
 
 }  // namespace isobar::cli

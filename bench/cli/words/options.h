@@ -1,6 +1,14 @@
 // Options that the chosen mode of a command does not read are errors, because ignoring them would mislead.
 //
 //   refuse_unused(*command, {{"--seed", !by_chance, "is of a random part", "add --holdout 0.5"}, …});
+//
+// The run configuration of a command: a file, config.json of Hugging Face, or the name of a shipped one.
+//
+//   add_config_option(*command, a.config)->required();       // isobar predict llama3-70b --machine dgx-h100
+//
+// The option that names a machine: a file, or a shipped machine by its name.
+//
+//   add_machine_option(*command, a->machine, "Machine file to predict with");
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -55,11 +63,21 @@ void add_rank_output_option(CLI::App& command, std::string& how, const std::stri
 
 /// A number from `low` to `high`; CLI::Range accepts NaN.
 CLI::Validator number_in(double low, double high);
-/// A number above 0, without NaN and infinity.
-CLI::Validator above_zero();
-/// The same with a suffix k, M, B (or G) or T: 1T tokens, 100k. Becomes the number.
+/// A number above 0, without NaN and infinity, that may have a suffix k, M, B (or G) or T: 1T tokens, 100k.
+/// Becomes the number.
 CLI::Validator amount();
 /// 10d, 36h, 90m (or min), 600s. Becomes seconds.
 CLI::Validator duration();
+
+/// A name becomes its file, printed on stderr. `folders`: the command reads a run's folder, too.
+CLI::Option* add_config_option(CLI::App& command, std::string& path, const std::string& name = "CONFIG",
+                               const std::string& description = "Run configuration (YAML)",
+                               bool folders = false);
+
+/// `--machine`; `path` gets the file. Throws ConfigError for a name that no machine has.
+CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description);
+/// The same option, repeatable.
+CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
+                                const std::string& description);
 
 }  // namespace isobar::cli

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/words/config_option.h"
+#include "bench/cli/words/options.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/hash.h"

@@ -475,10 +475,4 @@ json config_of(const LlamaSpec& n) {
   return c;
 }
 
-json config_of_net(const NetSpec& net) {
-  if (net.kind() == GptSpec::kKind) return config_of(net.gpt());
-  if (net.kind() == LlamaSpec::kKind) return config_of(net.llama());
-  return nullptr;
-}
-
 }  // namespace isobar

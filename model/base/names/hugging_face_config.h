@@ -2,7 +2,7 @@
 // transformers describes them.
 //
 //   nlohmann::json run = {{"net", net_of_config(read_json("config.json"), "config.json")}};
-//   config_of_net(spec.net)                                   // what belongs beside weights for transformers
+//   config_of(spec.net.llama())                               // what belongs beside weights for transformers
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,8 +18,6 @@ bool is_hugging_face_config(const nlohmann::json& j);
 nlohmann::json net_of_config(const nlohmann::json& config, const std::string& file);
 /// A run of it: the net, and policy.amp by the type of its weights.
 nlohmann::json run_of_config(const nlohmann::json& config, const std::string& file);
-/// A null value for a net that is neither.
-nlohmann::json config_of_net(const NetSpec& net);
 nlohmann::json config_of(const GptSpec& n);
 nlohmann::json config_of(const LlamaSpec& n);
 /// transformers' model_type. Throws ConfigError naming a key of settings that none of its models has

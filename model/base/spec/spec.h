@@ -63,7 +63,7 @@ struct TrainSpec {  // train:
   int64_t global_batch = 16;
   int64_t steps = 128;  // optimizer steps
   int64_t epochs =
-      0;  // of the training data, from which steps follows (data/choice/epochs.h); 0 = steps counts
+      0;  // of the training data, from which steps follows (data/choice/sample_order.h); 0 = steps counts
   LossKind loss = LossKind::relative_l2;
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
   // mae, mse, huber: weights by name, from which loss_weights follow once the channels are known

@@ -43,8 +43,7 @@ json or_null(const json& type) {
   return type == "number" || type == "boolean" ? json(type) : json::array({type, "null"});
 }
 
-}  // namespace
-
+/// One key's: type, bounds, words, default, meaning.
 json schema_of(const SpecKey& key) {
   constexpr const char* kOr = ", or ";
   json schema;
@@ -64,6 +63,8 @@ json schema_of(const SpecKey& key) {
   schema["description"] = key.help + (key.preset.empty() ? "" : " Default: " + key.preset + ".");
   return schema;
 }
+
+}  // namespace
 
 json object_schema(json properties) {
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};

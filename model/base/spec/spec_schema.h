@@ -11,9 +11,6 @@ namespace isobar {
 
 nlohmann::json run_schema();
 
-/// One key's: type, bounds, words, default, meaning.
-nlohmann::json schema_of(const SpecKey& key);
-
 /// An object with these properties and no others.
 nlohmann::json object_schema(nlohmann::json properties);
 /// The frame of a schema file.

@@ -18,7 +18,6 @@
 #include "model/data/cf/cf_file.h"
 #include "model/data/fields/slab.h"
 #include "model/data/files/npy.h"
-#include "model/data/files/numpy_time.h"
 #include "model/data/files/zarr/zarr_store.h"
 
 namespace isobar::data {

@@ -21,6 +21,12 @@ struct Half {
   explicit operator double() const { return static_cast<double>(to_float(stored)); }
 };
 
+/// True when a packed value means "no data".
+bool is_missing(double v, const Packing& p) {
+  return v == p.missing[0] || v == p.missing[1] || v == p.missing[2] || v == p.missing[3] || v < p.lowest ||
+         v > p.highest;
+}
+
 }  // namespace
 
 int64_t size_of(Element e) {
@@ -114,11 +120,6 @@ bool Packing::marks() const {
 bool Packing::marks_more() const {
   return std::any_of(missing.begin() + 1, missing.end(), [](double m) { return !std::isnan(m); }) ||
          !std::isinf(lowest) || !std::isinf(highest);
-}
-
-bool is_missing(double v, const Packing& p) {
-  return v == p.missing[0] || v == p.missing[1] || v == p.missing[2] || v == p.missing[3] || v < p.lowest ||
-         v > p.highest;
 }
 
 namespace {

@@ -35,9 +35,6 @@ struct Packing {
   bool marks_more() const;  // besides missing[0]
 };
 
-/// True when a packed value means "no data".
-bool is_missing(double packed, const Packing& packing);
-
 /// The physical value of a stored one, NaN for a missing one
 double physical_value(double stored, Element element, const Packing& packing);
 

@@ -31,6 +31,10 @@
 namespace isobar::data {
 namespace {
 
+struct DamagedTable : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 3;        // of the rules for rows and of the file format

@@ -21,10 +21,6 @@
 
 namespace isobar::data {
 
-struct DamagedTable : std::runtime_error {
-  using runtime_error::runtime_error;
-};
-
 class MappedTable {
  public:
   /// Throws std::system_error, and DamagedTable unless the file is an intact table of `columns` (0: any

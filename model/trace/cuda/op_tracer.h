@@ -7,14 +7,39 @@
 //   DeviceJoin j = tracer.take(rank, recorder.origin_ns());
 //
 // Without `collect` there are only the ranges, and CUPTI is not opened.
+//
+// NVTX ranges around each op's launch, for Nsight Systems: one domain, "isobar"; a range's name is the op's
+// path, registered once, and its payload the op's index in the plan. Without a tool a range costs a
+// comparison.
+//
+//   NvtxRanges ranges(plan);
+//   ranges.begin(instr.op);  backend.launch(op);  ranges.end();
 #pragma once
+#include <nvtx3/nvToolsExt.h>
 #include <optional>
+#include <vector>
 
 #include "model/backend/cuda/op_observer.h"
+#include "model/plan/plan.h"
 #include "model/trace/cuda/collector.h"
-#include "model/trace/cuda/nvtx_ranges.h"
 
 namespace isobar::cuda {
+
+class NvtxRanges {
+ public:
+  explicit NvtxRanges(const plan::Plan& plan);
+  ~NvtxRanges();
+  NvtxRanges(const NvtxRanges&) = delete;
+  NvtxRanges& operator=(const NvtxRanges&) = delete;
+  void begin(int32_t op);
+  /// Around a graph's launch, which runs many ops.
+  void begin(const char* name);
+  void end();
+
+ private:
+  nvtxDomainHandle_t domain_;
+  std::vector<nvtxStringHandle_t> paths_;  // by op
+};
 
 class OpTracer : public OpObserver {
  public:

@@ -1,4 +1,4 @@
-#include "bench/micro/device/steady.h"
+#include "bench/micro/device/timer.h"
 
 #include <gtest/gtest.h>
 

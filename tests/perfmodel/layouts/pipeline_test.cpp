@@ -1,4 +1,4 @@
-#include "perfmodel/step/pipeline.h"
+#include "perfmodel/step/simulate.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include "model/base/dtype.h"
 #include "model/data/cf/cf_file.h"
 #include "model/data/fields/slab.h"
-#include "model/data/files/numpy_time.h"
+#include "model/data/files/npy.h"
 #include "model/data/files/zarr/zarr_metadata.h"
 
 namespace isobar::data {
