@@ -1,4 +1,4 @@
-// What the kernels of every instruction set include before their pragmas (isa_amx.cpp).
+// Headers that the kernels of every instruction set include before their pragmas (isa_amx.cpp).
 #pragma once
 #if defined(__x86_64__)
 #if !defined(__clang__)
