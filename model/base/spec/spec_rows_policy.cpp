@@ -82,7 +82,7 @@ void add_policy_rows(KeyRows& to, RunSpec& s) {
        {"policy.offload_optimizer", p.offload_optimizer, "Keep optimizer moments in host memory."},
        {"policy.offload_parameters", p.offload_parameters,
         "ZeRO 3: keep parameter shares in host memory, too."},
-       {"policy.offloaded_layers", p.offloaded_layers, at_least(0),
+       {"policy.offloaded_layers", p.offloaded_layers, zero_or_positive("give 0 or more"),
         "Layers of a stage whose activations wait in host memory, for predictions with --engine."},
        {"policy.bucket_mb", p.bucket_mb, within("(]", 0, 1e6, "e.g. 25"),
         "MB of fp32 gradients in a reduction."},

@@ -28,7 +28,7 @@ struct NetPlaces {
 
 struct NetChannels {
   std::vector<NetChannel> inputs, targets;  // in the net's order
-  NetPlaces places = {};                    // unknown in files before December 2026
+  NetPlaces places = {};                    // unknown in older files
   bool known() const { return !targets.empty(); }
 };
 
