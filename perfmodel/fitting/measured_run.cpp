@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/base/spec/settings_of_others.h"
 #include "model/base/step_stats.h"
 #include "model/base/text/printed.h"
 
@@ -43,7 +44,7 @@ UsableRuns usable_runs(const std::string& dir, Statistic statistic) {
   const std::vector<records::RunRecord> all = records::load_runs(dir, &out.problems);
   std::vector<const records::RunRecord*> usable;
   for (const records::RunRecord& r : all)
-    if (is_usable(r, statistic)) usable.push_back(&r);
+    if (is_usable(r, statistic) && !has_settings_of_others(r.spec)) usable.push_back(&r);
   out.between = records::run_to_run_of(usable, statistic);
   out.ignored = all.size() - usable.size();
   for (const records::RunRecord* r : usable) out.runs.push_back(measured_run(*r, statistic, out.between));

@@ -19,7 +19,7 @@ bool is_usable(const records::RunRecord& r, Statistic statistic);
 struct UsableRuns {
   std::vector<MeasuredRun> runs;
   RunToRun between;                   // their scatter
-  size_t ignored = 0;                 // runs without a step time
+  size_t ignored = 0;                 // runs without a step time, or with settings of other engines alone
   std::vector<std::string> problems;  // files that could not be read
 };
 /// All usable runs of a directory. Throws ConfigError where it is none.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/import/import.h"
+#include "model/base/spec/settings_of_others.h"
 #include "perfmodel/fitting/fit.h"
 #include "tests/paths.h"
 
@@ -30,7 +31,7 @@ inline std::vector<perf::MeasuredRun> published_runs(const std::string& table, c
     if (r.run_class != records::RunClass::ok) continue;
     perf::MeasuredRun m;
     m.id = r.id;
-    m.spec = r.spec;
+    m.spec = without_settings_of_others(r.spec);  // as the nearest run of our own engine
     m.host.ranks_on_host = r.ranks_on_host;
     m.step_s = r.step_s.median;
     m.campaign = r.provenance.at("source");

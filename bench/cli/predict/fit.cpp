@@ -179,7 +179,9 @@ void tell(const FitArguments& a, const Report& report, const std::string& where)
 perf::UsableRuns runs_of(const FitArguments& a) {
   perf::UsableRuns u = perf::usable_runs(a.dir, a.statistic);
   for (const std::string& p : u.problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
-  if (u.ignored > 0 && !a.json) std::fprintf(stderr, "%zu runs without a step time are ignored\n", u.ignored);
+  if (u.ignored > 0 && !a.json)
+    std::fprintf(stderr, "%zu runs are ignored: they have no step time, or settings of other engines alone\n",
+                 u.ignored);
   if (u.runs.empty())
     throw ConfigError(a.dir, "", "holds no successful run",
                       "run `isobar sweep SWEEP.yaml --results " + a.dir + "`");

@@ -9,7 +9,15 @@ bool is_block_scaled(Amp amp) {
   return amp == Amp::mxfp8 || amp == Amp::nvfp4;
 }
 
+bool packs(const RunSpec& s) {
+  return s.net.words() && s.net.words()->attended_tokens > 0;
+}
+
 }  // namespace
+
+bool has_settings_of_others(const RunSpec& s) {
+  return is_block_scaled(s.policy.amp) || s.policy.offloaded_layers > 0 || packs(s);
+}
 
 void refuse_settings_of_others(const RunSpec& s) {
   const auto refuse = [&](bool given, const char* key, const char* mend) {
@@ -19,7 +27,7 @@ void refuse_settings_of_others(const RunSpec& s) {
   };
   refuse(is_block_scaled(s.policy.amp), "policy.amp", "use fp8 or bf16");
   refuse(s.policy.offloaded_layers > 0, "policy.offloaded_layers", "set it to 0");
-  refuse(s.net.words() && s.net.words()->attended_tokens > 0, "net.attended_tokens", "set it to 0");
+  refuse(packs(s), "net.attended_tokens", "set it to 0");
 }
 
 RunSpec without_settings_of_others(RunSpec s) {

@@ -5,6 +5,7 @@
 
 namespace isobar {
 
+bool has_settings_of_others(const RunSpec& spec);
 /// Throws ConfigError for policy.amp mxfp8 and nvfp4, policy.offloaded_layers and net.attended_tokens.
 void refuse_settings_of_others(const RunSpec& spec);
 /// The nearest run without them: fp8, all activations on the device, whole samples.

@@ -132,9 +132,9 @@ class GlobeEmbed : public NetPart {
 
 class GlobeHead : public GraphHead {
  public:
-  GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net, std::vector<int32_t> order)
+  GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net, const std::vector<int32_t>& order)
       : GraphHead(index, net.e, net.at, "grid", predicted_as(net.e.spec, n, !order.empty()), net.shape,
-                  std::move(order)) {}
+                  order) {}
 
  private:
   plan::View of_points(const std::string& what, const plan::View& of) override {

@@ -17,7 +17,7 @@ Amp amp_of(const PublishedRun& r) {
     case Precision::tf32:
       return Amp::tf32;
     case Precision::bf16:
-      return r.fp16 ? Amp::fp16 : Amp::bf16;
+      return Amp::bf16;  // fp16's scaled loss costs next to nothing
     case Precision::fp8:
       return r.block_scaled ? Amp::mxfp8 : Amp::fp8;
     case Precision::fp4:
@@ -139,6 +139,15 @@ void refuse_unpriced(const RunSpec& s) {
     refuse(s, "policy.bucket_mb", "is the engine's own choice", "leave it out");
   if (!s.train.freeze.empty())
     refuse(s, "train.freeze", own, "leave it out: with train.lora_rank all but adapters is frozen");
+  if (s.net.kind() == LlamaSpec::kKind) {
+    const ExpertsSpec& experts = s.net.llama().experts;
+    if (experts.expert_imbalance > 0)
+      refuse(s, "net.expert_imbalance", own, "leave it out: published runs have their own");
+    if (experts.expert_capacity_factor > 0 && experts.expert_capacity_factor < 1)
+      refuse(s, "net.expert_capacity_factor",
+             "below 1, which drops tokens of even experts, " + std::string(own),
+             "use 1 or more, or leave --engine out");
+  }
   if (s.train.rollout > 1) refuse(s, "train.rollout", own, "set it to 1, or leave --engine out");
   if (s.train.ema > 0) refuse(s, "train.ema", own, "set it to 0, or leave --engine out");
   if (s.train.optimizer == OptimizerKind::sgd)

@@ -106,6 +106,18 @@ TEST(AskedNets, RefuseTrainingsThatNoClosedFormHas) {
       }
 }
 
+TEST(AskedNets, RefuseWhatPublishedRunsOfExpertsDoNotSay) {
+  for (const auto& [setting, key] : {std::pair{"net.expert_imbalance=1.5", "net.expert_imbalance"},
+                                     {"net.expert_capacity_factor=0.5", "net.expert_capacity_factor"}})
+    try {
+      OnH100("mixtral-8x7b", {setting}).run();
+      FAIL() << setting;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  EXPECT_NO_THROW(OnH100("mixtral-8x7b", {"net.expert_capacity_factor=1.25"}).run());
+}
+
 // A backward pass without weight gradients has half of its products: 4 of 6 FLOPs a parameter are left.
 TEST(AskedNets, WithAdaptersComputeNoOtherWeightGradients) {
   const auto counts = [](const std::vector<std::string>& further) {

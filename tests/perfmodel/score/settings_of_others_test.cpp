@@ -33,8 +33,7 @@ TEST(SettingsOfOthers, RowsKeepThemAsASpecification) {
       const std::map<std::string, bool> has{{"mxfp8", r.precision == Precision::fp8 && r.block_scaled},
                                             {"nvfp4", r.precision == Precision::fp4},
                                             {"offloaded", r.offloaded_layers > 0},
-                                            {"some recomputed", r.recomputed < 1},
-                                            {"fp16", r.fp16}};
+                                            {"some recomputed", r.recomputed < 1}};
       RunSpec s;
       try {
         s = spec_of(r);
@@ -47,13 +46,12 @@ TEST(SettingsOfOthers, RowsKeepThemAsASpecification) {
       for (const auto& [what, given] : has) seen[what] += given ? 1 : 0;
       EXPECT_EQ(again.precision, r.precision) << r.id;
       EXPECT_EQ(again.block_scaled, r.block_scaled) << r.id;
-      EXPECT_EQ(again.fp16, r.fp16) << r.id;
       EXPECT_DOUBLE_EQ(again.offloaded_layers, r.offloaded_layers) << r.id;
       EXPECT_DOUBLE_EQ(again.attended, r.attended) << r.id;
       EXPECT_DOUBLE_EQ(again.recomputed, r.recomputed) << r.id;
       EXPECT_NEAR(count_step(again).ceiling_s / count_step(r).ceiling_s, 1, 1e-3) << r.id;
     }
-  for (const char* what : {"mxfp8", "nvfp4", "offloaded", "some recomputed", "fp16"})
+  for (const char* what : {"mxfp8", "nvfp4", "offloaded", "some recomputed"})
     EXPECT_GE(seen[what], 5) << what;
 }
 
