@@ -43,7 +43,7 @@ ROWS = [
     ("mlperf_gpt3 019", "gpt3-175b", "mlperf dgx-h100 512", FP8, 2048, "dp=16 tp=4 pp=8 vpp=6", "micro_batch=2 zero=1", 9.50, False),
     ("torchtitan 005", "llama3-8b", "torchtitan h100-96gb 128", BF16, 256, "dp=128", "micro_batch=2 zero=3 recompute=selective",
      256 * 8192 / (128 * 6514), True),
-    ("torchtitan 013", "llama3-405b", "torchtitan h100-96gb 512", FP8, 256, "dp=8 tp=8 pp=8 vpp=2", "zero=3 recompute=full",
+    ("torchtitan 013", "llama3-405b", "torchtitan h100-96gb 512", FP8, 256, "dp=8 tp=8 pp=8 vpp=2", "micro_batch=4 zero=2 recompute=full",
      256 * 8192 / (512 * 128), False),
     ("megatron_sc21_table2 007", "gpt3-175b", "megatron dgx-a100 384", FP16, 1536, "dp=4 tp=8 pp=12",
      "zero=0 recompute=full sequence_parallel=false", 76.8, False),
