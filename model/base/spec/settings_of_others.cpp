@@ -5,10 +5,6 @@
 namespace isobar {
 namespace {
 
-bool is_block_scaled(Amp amp) {
-  return amp == Amp::mxfp8 || amp == Amp::nvfp4;
-}
-
 bool packs(const RunSpec& s) {
   return s.net.words() && s.net.words()->attended_tokens > 0;
 }

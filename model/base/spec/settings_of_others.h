@@ -5,6 +5,9 @@
 
 namespace isobar {
 
+constexpr bool is_block_scaled(Amp amp) {
+  return amp == Amp::mxfp8 || amp == Amp::nvfp4;
+}
 bool has_settings_of_others(const RunSpec& spec);
 /// Throws ConfigError for policy.amp mxfp8 and nvfp4, policy.offloaded_layers and net.attended_tokens.
 void refuse_settings_of_others(const RunSpec& spec);

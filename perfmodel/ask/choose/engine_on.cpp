@@ -79,12 +79,13 @@ struct EngineOn::Parts {
     return {spec, a, chance_to_fit(a.memory.value, a.memory.lower, a.memory.upper, chip.memory_bytes)};
   }
   bool fits(const EngineLayout& l) const { return l.answer.memory.value <= chip.memory_bytes; }
-  /// With activations of the fewest layers in host memory that make it fit; nullopt: none do.
+  /// With activations of the fewest layers in host memory that make it fit, 0 or more; nullopt: none do.
   std::optional<EngineLayout> offloaded(RunSpec spec) const {
     const auto with = [&](int64_t layers) {
       spec.policy.offloaded_layers = static_cast<double>(layers);
       return layout(spec);
     };
+    if (EngineLayout whole = with(0); fits(whole)) return whole;
     int64_t none = 0, enough = spec.net.blocks();
     EngineLayout best = with(enough);
     if (!fits(best)) return {};
@@ -110,15 +111,16 @@ struct EngineOn::Parts {
                    .progress = progress});
   }
   /// With activations in host memory, of engines that have that, unless the number of layers is given
-  std::vector<EngineLayout> offloading(const RunSpec& spec, const SearchSpace& space) {
+  std::vector<EngineLayout> offloading(const RunSpec& spec, const SearchSpace& space, int64_t& considered) {
     std::vector<EngineLayout> out;
     if (!engine || !engine->axes.offload || spec.policy.offloaded_layers > 0) return out;
-    std::vector<LayoutCandidate> found;
+    SearchResult found;
     try {
-      found = searched(spec, with_room(machine), only_offloading(space), kOffloading, false).variants;
+      found = searched(spec, with_room(machine), only_offloading(space), kOffloading, false);
     } catch (const ConfigError&) {  // none without pp and recomputation
     }
-    for (const LayoutCandidate& c : found)
+    considered += found.considered;
+    for (const LayoutCandidate& c : found.variants)
       if (auto l = offloaded(with_layout(spec, c.layout))) out.push_back(std::move(*l));
     return out;
   }
@@ -247,7 +249,7 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
     least = std::min(least, l.answer.memory.value);
     if (parts_->fits(l)) consider(std::move(l));
   }
-  for (EngineLayout& l : parts_->offloading(spec, space)) consider(std::move(l));
+  for (EngineLayout& l : parts_->offloading(spec, space, found.considered)) consider(std::move(l));
   if (best.empty() && nothing) throw DoesNotFit(*nothing);
   std::vector<EngineLayout> ranked;
   for (auto& [axes, l] : best) ranked.push_back(std::move(l));

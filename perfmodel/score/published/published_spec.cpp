@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "model/base/spec/settings_of_others.h"
 #include "model/nets/layout/legal_layout.h"
 
 namespace isobar::perf {
@@ -181,7 +182,7 @@ Precision precision_of(const RunSpec& s) {
 /// Block scales are of chips with 4-bit products: Blackwell, CDNA 4 and later.
 void refuse_missing_products(const RunSpec& s, const ChipSpec& chip) {
   const Amp amp = s.policy.amp;
-  if ((amp == Amp::mxfp8 || amp == Amp::nvfp4) && !(chip.fp4 > 0))
+  if (is_block_scaled(amp) && !(chip.fp4 > 0))
     refuse(s, "policy.amp", name_of(amp) + " is not among the products of " + chip.name, "use bf16 or fp8");
   if (amp == Amp::fp8 && !(chip.fp8 > chip.half))
     refuse(s, "policy.amp", "fp8 is not among the products of " + chip.name, "use bf16");
@@ -250,7 +251,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.seq = static_cast<double>(s.net.tokens());
   r.attended = attended_of(s);
   r.precision = precision_of(s);
-  r.block_scaled = s.policy.amp == Amp::mxfp8 || s.policy.amp == Amp::nvfp4;
+  r.block_scaled = is_block_scaled(s.policy.amp);
   r.fp16 = s.policy.amp == Amp::fp16;
   r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);
   r.dp = static_cast<double>(s.layout.dp);

@@ -142,6 +142,13 @@ TEST(SettingsOfOthers, ASearchOffloadsAsFewLayersAsMakeItFit) {
   less.policy.offloaded_layers = layers - 1;
   EXPECT_GT(on.nemo.own(less).answer.memory.value, on.nemo.memory()) << layers;
   EXPECT_NE(layout_text(best.spec).find("offload"), std::string::npos);
+  EXPECT_GT(found.considered, 0);
+  const RunSpec small = llama_of({"layout.dp=8", "layout.tp=1", "layout.pp=1", "train.global_batch=64"});
+  for (const EngineLayout& l : on.nemo.best(small, {.engine = &engine_named("nemo")}, found))
+    if (RunSpec whole = l.spec; whole.policy.offloaded_layers > 0) {
+      whole.policy.offloaded_layers = 0;
+      EXPECT_GT(on.nemo.own(whole).answer.memory.value, on.nemo.memory()) << layout_text(l.spec);
+    }
 }
 
 }  // namespace
