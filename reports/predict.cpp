@@ -7,20 +7,23 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
-#include "perfmodel/step/expert_imbalance.h"
+#include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/op_terms.h"
+#include "perfmodel/step/planned_step.h"
 #include "reports/data.h"
 
 namespace isobar::report {
 namespace {
 
 // Seconds of one execution of each op, from the replay of a steady step.
-std::map<std::string, double> op_seconds(const ReportRun& r, const perf::Machine& m) {
+std::map<std::string, double> op_seconds(const ReportRun& r, const perf::Machine& given) {
   const RunSpec spec = records::spec_as_run(r.run);
-  const std::vector<perf::StageProgram> stages = perf::stages_of(perf::as_priced(spec, m), {});
-  const perf::Replay steady = perf::replay(spec, stages, m, perf::predict(spec, m, options_of(r)));
+  const perf::Machine m = perf::machine_of(spec, given);
+  const perf::PlannedStep step(spec, m, options_of(r).host);
+  const perf::Counts prices = m.values();
+  const perf::Replay steady = step.replayed(prices);
   std::map<int, const plan::Plan*> plan_of;
-  for (const perf::StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
+  for (const nets::StageProgram& stage : step.stages) plan_of[stage.plan.rank] = &stage.plan;
   std::map<std::string, std::pair<double, int64_t>> sums;
   for (const trace::Span& s : steady.timeline.spans) {
     auto& [seconds, count] = sums[plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op)).path];
@@ -29,13 +32,13 @@ std::map<std::string, double> op_seconds(const ReportRun& r, const perf::Machine
   }
   std::map<std::string, double> out;
   for (const auto& [path, sum] : sums) out[path] = sum.first / static_cast<double>(sum.second);
-  const perf::Conditions where = perf::conditions_of(spec, m, options_of(r).host);
-  for (const perf::StageProgram& stage : stages)
+  for (const nets::StageProgram& stage : step.stages)
     for (const plan::Op& op : stage.plan.ops)
       if (op.kind == plan::OpKind::fetch && perf::device_of(m) != perf::Device::cores) {
-        perf::OpShape landing = perf::shape_of(op, stage.plan, where);
+        perf::OpShape landing = perf::shape_of(op, stage.plan, step.where);
         landing.to_host = true;
-        out[plan::landing_path(op)] = perf::op_seconds(landing, perf::rates(m.values(), where), where, 1);
+        out[plan::landing_path(op)] =
+            perf::op_seconds(landing, perf::rates(prices, step.where), step.where, 1);
       }
   return out;
 }

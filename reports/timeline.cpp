@@ -12,7 +12,8 @@
 #include "model/trace/chrome.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
-#include "perfmodel/step/expert_imbalance.h"
+#include "perfmodel/step/engine_prices.h"
+#include "perfmodel/step/planned_step.h"
 #include "perfmodel/step/simulate.h"
 
 namespace isobar::report {
@@ -147,26 +148,28 @@ std::optional<MeasuredStep> middle_step(const records::RunRecord& r) {
   return out;
 }
 
-const perf::StageProgram& PredictedStep::of_rank(int rank) const {
+const nets::StageProgram& PredictedStep::of_rank(int rank) const {
   const auto found = std::find_if(stages.begin(), stages.end(),
-                                  [&](const perf::StageProgram& stage) { return stage.plan.rank == rank; });
+                                  [&](const nets::StageProgram& stage) { return stage.plan.rank == rank; });
   if (found == stages.end()) throw std::logic_error("rank " + std::to_string(rank) + " was not replayed");
   return *found;
 }
 
 PredictedStep predicted_step(const ReportRun& r, const perf::Machine& m) {
   const RunSpec spec = records::spec_as_run(r.run);
-  const perf::Prediction p = perf::predict(spec, m, options_of(r));
-  PredictedStep out{
-      .stages = perf::stages_of(perf::as_priced(spec, m), {}), .timeline = {}, .step_s = p.step_s};
-  perf::Replay steady = perf::replay(spec, out.stages, m, p);
-  const double stretch = p.step_s / steady.step_s;
+  const perf::Machine own = perf::machine_of(spec, m);
+  perf::PlannedStep step(spec, own, options_of(r).host);
+  perf::Replay steady = step.replayed(own.values());
+  PredictedStep out{.stages = std::move(step.stages),
+                    .timeline = {},
+                    .step_s = perf::predict(spec, m, options_of(r)).step_s};
+  const double stretch = out.step_s / steady.step_s;
   const auto stretched = [&](int64_t ns) { return std::llround(stretch * static_cast<double>(ns)); };
   for (trace::Span& s : steady.timeline.spans) {
     s.begin_ns = stretched(s.begin_ns);
     s.end_ns = stretched(s.end_ns);
   }
-  for (trace::StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step_s * 1e9);
+  for (trace::StepTime& s : steady.timeline.steps) s.end_ns = std::llround(out.step_s * 1e9);
   out.timeline = std::move(steady.timeline);
   return out;
 }

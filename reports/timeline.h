@@ -43,10 +43,10 @@ std::optional<MeasuredStep> middle_step(const records::RunRecord& r);
 /// A replayed steady step, with times scaled so that the step takes the predicted time, which includes the
 /// correction for this kind of run (Prediction::correction).
 struct PredictedStep {
-  std::vector<perf::StageProgram> stages;             // one representative rank of each pipeline stage
+  std::vector<nets::StageProgram> stages;             // one representative rank of each pipeline stage
   trace::Timeline timeline;                           // of those ranks; times from the begin of the step
   double step_s = 0;                                  // predicted seconds of the step
-  const perf::StageProgram& of_rank(int rank) const;  // the replayed representative
+  const nets::StageProgram& of_rank(int rank) const;  // the replayed representative
 };
 PredictedStep predicted_step(const ReportRun& r, const perf::Machine& m);
 

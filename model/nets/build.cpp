@@ -68,6 +68,18 @@ plan::Program link_step(const RunSpec& spec, const plan::Plan& plan, int64_t ran
   return plan::link(plan, plan.train, spec.run.serial);
 }
 
+std::vector<StageProgram> stages_of(const RunSpec& spec, const plan::Workspace& workspace, int first) {
+  std::vector<StageProgram> out;
+  const std::vector<int> ranks =
+      spec.layout.pp > 1 ? plan::group_of(spec.layout, "pp", first) : std::vector<int>{first};
+  for (const int rank : ranks) {
+    StageProgram stage{build_plan(spec, rank, workspace), {}};
+    stage.program = link_step(spec, stage.plan, static_cast<int64_t>(ranks.size()));
+    out.push_back(std::move(stage));
+  }
+  return out;
+}
+
 void check_world(const RunSpec& spec, const std::vector<plan::Plan>& plans) {
   try {
     plan::check(plans);

@@ -1,5 +1,7 @@
 // From a specification to the placed plan of one rank.
 #pragma once
+#include <vector>
+
 #include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
@@ -14,6 +16,13 @@ plan::Plan build_plan(const ValidSpec& valid, int rank, const plan::Workspace& w
 /// The linked program of a step with all its micro-batches. Unlike the plan it grows with micro-batches:
 /// throws ConfigError if `ranks` such programs exceed memory.
 plan::Program link_step(const RunSpec& spec, const plan::Plan& plan, int64_t ranks = 1);
+
+struct StageProgram {
+  plan::Plan plan;
+  plan::Program program;  // of a training step
+};
+/// One rank of each stage of rank `first`'s pipeline, or that rank without one. One rank stands for a stage.
+std::vector<StageProgram> stages_of(const RunSpec& spec, const plan::Workspace& workspace, int first = 0);
 
 /// Checks the plans of all ranks against each other (check in plan/link.h); of a world too large for memory,
 /// a part (world_to_check in plan_size.h). Throws ConfigError naming the layout if they do not fit together.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/expert_imbalance.h"
+#include "perfmodel/step/planned_step.h"
 #include "perfmodel/step/reading.h"
 
 namespace isobar::perf {
@@ -86,23 +88,18 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const Conditions
   return out;
 }
 
-struct Replayed {
-  std::vector<StageProgram> stages;
-  Replay replay;
-};
-
 // One rank of each stage stands for the others; of a cut graph, whose parts are unequal, the slowest one.
-Replayed replayed(const RunSpec& spec, const plan::Workspace& workspace, const Machine& m,
-                  const Prediction& p) {
+std::pair<PlannedStep, Replay> slowest(const RunSpec& spec, const plan::Workspace& workspace,
+                                       const Machine& m, const HostShare& host) {
   std::vector<int> ranks{0};
   if (spec.layout.cp > 1 && spec.net.has_edges()) ranks = plan::group_of(spec.layout, "cp", 0);
-  Replayed slowest;
+  std::optional<std::pair<PlannedStep, Replay>> slowest;
   for (const int rank : ranks) {
-    Replayed own{stages_of(as_priced(spec, m), workspace, rank), {}};
-    own.replay = replay(spec, own.stages, m, p);
-    if (own.replay.step_s > slowest.replay.step_s) slowest = std::move(own);
+    PlannedStep step(spec, m, host, workspace, rank);
+    Replay r = step.replayed(m.values());
+    if (!slowest || r.step_s > slowest->second.step_s) slowest.emplace(std::move(step), std::move(r));
   }
-  return slowest;
+  return *std::move(slowest);
 }
 
 // The time by the replay; how sure it is by the closed form, whose prices can be moved quickly.
@@ -112,14 +109,14 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   const plan::Workspace workspace =
       options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : plan::Workspace{};
   const plan::Memory memory = nets::fullest(spec, workspace);
-  const auto [stages, r] = replayed(spec, workspace, m, p);
+  const auto [step, r] = slowest(spec, workspace, m, options.host);
   LayoutModels models;
   const StepView view = models.view(spec, m, options.host);
   const Estimate e = estimate(view, m, r.step_s);
   p.step_s = e.seconds;
   p.lower = e.lower;
   p.upper = e.upper;
-  p.ceiling_s = ceiling_of(stages, m, p.where);
+  p.ceiling_s = step.ceiling_s;
   refuse_above_ceiling(e.physics, p.ceiling_s, m);
   p.samples_per_s = static_cast<double>(spec.train.global_batch) / p.step_s;
   p.tokens_per_s = p.samples_per_s * static_cast<double>(spec.net.tokens());
@@ -130,9 +127,9 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
       p.lanes.push_back({plan::name_of(static_cast<plan::Lane>(l)), r.busiest.lanes[l] * p.correction,
                          r.busiest.exposed[l] * p.correction});
   p.counts = r.busiest.counts;
-  for (const StageProgram& stage : stages)  // each stands for the other ranks of its stage
+  for (const nets::StageProgram& stage : step.stages)  // each stands for the other ranks of its stage
     p.hardware_flops += plan::totals(stage.plan, spec.micro_batch()).step.flops *
-                        static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
+                        static_cast<double>(spec.layout.world()) / static_cast<double>(step.stages.size());
   for (int k = 0; k < plan::kBufferKinds; ++k)
     if (memory.by_kind[k] > 0)
       p.memory.emplace_back(plan::name_of(static_cast<plan::BufferKind>(k)), memory.by_kind[k]);
@@ -141,8 +138,8 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);
-  p.checkpoint =
-      checkpoint_cost(spec, static_cast<double>(stages[0].plan.parameter_count()), m, p.where.ranks_on_host);
+  p.checkpoint = checkpoint_cost(spec, static_cast<double>(step.stages[0].plan.parameter_count()), m,
+                                 p.where.ranks_on_host);
   p.warnings = warnings_on_cores(spec, p.where, view, m, r);
   return p;
 }
@@ -223,11 +220,6 @@ std::string shortfall(const Prediction& p) {
 Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
   return rates_of({nets::model_flops(spec), p.hardware_flops}, p.step_s, p.where.ranks,
                   peak_flops(m, p.where, peak_of(spec)));
-}
-
-Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, const Machine& m,
-              const Prediction& p) {
-  return simulate(spec, stages, m.values(), p.where, cache_of_rank(m, p.where.ranks_on_host));
 }
 
 std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& others, double correction) {

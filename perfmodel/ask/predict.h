@@ -106,10 +106,6 @@ std::string shortfall(const Prediction& p);
 std::string gigabytes(double bytes);
 /// Model and hardware FLOP/s of a rank, MFU and HFU (step/utilization.h).
 Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& machine);
-/// The schedule replayed op by op under a prediction's conditions.
-Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, const Machine& machine,
-              const Prediction& p);
-
 /// Throws std::logic_error for a step that is shorter than the machine's peaks allow.
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m);
 

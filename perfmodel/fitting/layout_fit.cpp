@@ -4,25 +4,21 @@
 #include <nlohmann/json.hpp>
 
 #include "model/nets/layout/busiest_rank.h"
-#include "perfmodel/machine/device.h"
 #include "perfmodel/step/expert_imbalance.h"
-#include "perfmodel/step/simulate.h"
-#include "perfmodel/step/utilization.h"
+#include "perfmodel/step/planned_step.h"
 
 namespace isobar::perf {
 namespace {
 
 // A net whose equal parts are trained differently has no closed form: its step is replayed at any prices.
 StepView replayed_view(const RunSpec& spec, const Machine& m, const HostShare& host) {
-  const Conditions where = conditions_of(spec, m, host);
-  const auto stages = std::make_shared<const std::vector<StageProgram>>(
-      stages_of(as_priced(spec, m), {}, nets::busiest_rank(spec)));
-  const double cache = cache_of_rank(m, where.ranks_on_host);
+  const auto step =
+      std::make_shared<const PlannedStep>(spec, m, host, plan::Workspace{}, nets::busiest_rank(spec));
   StepView v;
-  v.seconds = [=](const Counts& k) { return simulate(spec, *stages, k, where, cache).step_s; };
-  v.ceiling_s = ceiling_of(*stages, m, where);
-  v.kind = kind_of(spec, where), v.effects = effects_of(spec, where);
-  v.quantities = quantities_of(spec, where);
+  v.seconds = [step](const Counts& k) { return step->replayed(k).step_s; };
+  v.ceiling_s = step->ceiling_s;
+  v.kind = kind_of(spec, step->where), v.effects = effects_of(spec, step->where);
+  v.quantities = quantities_of(spec, step->where);
   return v;
 }
 

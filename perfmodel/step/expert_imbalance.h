@@ -1,7 +1,7 @@
 // How unevenly tokens are taken to go to experts, of a configuration's runs: the largest expert's share of a
 // sample over the mean. Plans count the busiest rank by it (Experts).
 //
-//   const std::vector<StageProgram> stages = stages_of(as_priced(spec, machine), {});
+//   const std::vector<nets::StageProgram> stages = nets::stages_of(as_priced(spec, machine), {});
 #pragma once
 #include <map>
 #include <string>

@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "model/nets/build.h"
-#include "model/plan/layout.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/reading.h"
@@ -422,29 +420,17 @@ Replay replay(const RunSpec& spec,
 
 }  // namespace
 
-Replay simulate(const RunSpec& spec, const std::vector<StageProgram>& stages, const Counts& k,
+Replay simulate(const RunSpec& spec, const std::vector<nets::StageProgram>& stages, const Counts& k,
                 const Conditions& where, double cache_share) {
   std::vector<std::pair<const plan::Plan*, const plan::Program*>> programs;
   programs.reserve(stages.size());
-  for (const StageProgram& s : stages) programs.emplace_back(&s.plan, &s.program);
+  for (const nets::StageProgram& s : stages) programs.emplace_back(&s.plan, &s.program);
   return replay(spec, programs, k, where, cache_share);
 }
 
 Replay simulate(const RunSpec& spec, const plan::Plan& plan, const plan::Program& program, const Counts& k,
                 const Conditions& where, double cache_share) {
   return replay(spec, {{&plan, &program}}, k, where, cache_share);
-}
-
-std::vector<StageProgram> stages_of(const RunSpec& spec, const plan::Workspace& workspace, int first) {
-  std::vector<StageProgram> out;
-  const std::vector<int> ranks =
-      spec.layout.pp > 1 ? plan::group_of(spec.layout, "pp", first) : std::vector<int>{first};
-  for (int rank : ranks) {
-    StageProgram stage{nets::build_plan(spec, rank, workspace), {}};
-    stage.program = nets::link_step(spec, stage.plan, static_cast<int64_t>(ranks.size()));
-    out.push_back(std::move(stage));
-  }
-  return out;
 }
 
 }  // namespace isobar::perf

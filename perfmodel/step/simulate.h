@@ -8,33 +8,21 @@
 // A pipeline's stages are replayed together: a transfer between replayed ranks begins when all have reached
 // it; ranks of other collectives that are not replayed are assumed equal.
 //
-//   Replay r = simulate(spec, stages_of(spec, {}), machine.values(), where, cache_share);
+//   Replay r = simulate(spec, nets::stages_of(spec, {}), machine.values(), where, cache_share);
 //
 // It shares only rates() with the closed form (layouts/layout_model.h); tests hold the two together.
-//
-// The plans of a pipeline's stages with their linked steps, for the replay.
-//
-//   std::vector<StageProgram> stages = stages_of(spec, {});
-//   Replay r = simulate(spec, stages, machine.values(), where, cache_share);
 #pragma once
 #include <array>
 #include <vector>
 
 #include "model/base/spec/spec.h"
+#include "model/nets/build.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 #include "model/trace/span.h"
 #include "perfmodel/step/conditions.h"
 
 namespace isobar::perf {
-
-struct StageProgram {
-  plan::Plan plan;
-  plan::Program program;  // of a training step
-};
-
-/// One rank of each stage of rank `first`'s pipeline, or that rank without one. One rank stands for a stage.
-std::vector<StageProgram> stages_of(const RunSpec& spec, const plan::Workspace& workspace, int first = 0);
 
 using LaneSeconds = std::array<double, plan::kLanes>;
 
@@ -60,8 +48,8 @@ struct Replay {
   trace::Timeline timeline;  // of one steady step, all replayed ranks; times from its start
 };
 
-Replay simulate(const RunSpec& spec, const std::vector<StageProgram>& stages, const Counts& coefficients,
-                const Conditions& where, double cache_share);
+Replay simulate(const RunSpec& spec, const std::vector<nets::StageProgram>& stages,
+                const Counts& coefficients, const Conditions& where, double cache_share);
 /// One rank alone: its sends and receives find their peers ready at once.
 Replay simulate(const RunSpec& spec, const plan::Plan& plan, const plan::Program& program,
                 const Counts& coefficients, const Conditions& where, double cache_share);

@@ -52,10 +52,10 @@ Peaks peaks_of(const Machine& m, const Conditions& where) {
           units_of(where) / m.floor_of(index_of(Coef::attention_f32))};
 }
 
-double ceiling_of(const std::vector<StageProgram>& stages, const Machine& m, const Conditions& where) {
+double ceiling_of(const std::vector<nets::StageProgram>& stages, const Machine& m, const Conditions& where) {
   const Peaks peaks = peaks_of(m, where);
   double longest = 0;
-  for (const StageProgram& stage : stages) {
+  for (const nets::StageProgram& stage : stages) {
     std::vector<double> each;
     for (const plan::Op& op : stage.plan.ops) {
       const OpShape s = shape_of(op, stage.plan, where);

@@ -43,6 +43,7 @@ struct Peaks {
 };
 Peaks peaks_of(const Machine& machine, const Conditions& where);
 /// Least seconds of a step of the stage with the most work: its products at the peaks.
-double ceiling_of(const std::vector<StageProgram>& stages, const Machine& machine, const Conditions& where);
+double ceiling_of(const std::vector<nets::StageProgram>& stages, const Machine& machine,
+                  const Conditions& where);
 
 }  // namespace isobar::perf

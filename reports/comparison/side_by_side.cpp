@@ -15,7 +15,7 @@ namespace {
 
 // The trace file does not record positions in the program. Ops of a lane run in program order, so the n-th
 // span of an op and micro-batch is its n-th instruction.
-trace::Timeline joined(const MeasuredStep& measured, int rank, const perf::StageProgram& own,
+trace::Timeline joined(const MeasuredStep& measured, int rank, const nets::StageProgram& own,
                        const std::string& file) {
   using Key = std::tuple<plan::Lane, std::string, int32_t>;  // lane, path, micro-batch
   std::map<Key, std::vector<int32_t>> instrs;
@@ -98,7 +98,7 @@ SideBySide side_by_side(const ReportData& d, const std::function<plan::Workspace
           file, "traceEvents",
           "holds rank " + std::to_string(s.rank) + " of a run of " + std::to_string(spec.layout.world()),
           "train and trace the run again");
-    perf::StageProgram own{nets::build_plan(spec, s.rank, planned), {}};
+    nets::StageProgram own{nets::build_plan(spec, s.rank, planned), {}};
     own.program = nets::link_step(spec, own.plan, static_cast<int64_t>(measured.ranks.size()));
     trace::Timeline timeline = joined(measured, s.rank, own, file);
     for (trace::Span& span : timeline.spans) {
@@ -129,7 +129,7 @@ void SideBySide::write(const std::filesystem::path& file) const {
   std::vector<trace::RankTrace> traces;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i].plan.rank, stand_in = stands_for[i];
-    const perf::StageProgram& stage = predicted.of_rank(stand_in);
+    const nets::StageProgram& stage = predicted.of_rank(stand_in);
     trace::RankTrace measured_side{&measured[i], &ranks[i].plan, &ranks[i].program};
     measured_side.predicted_s = seconds_by_op(predicted, stand_in, ranks[i].plan);
     measured_side.side = trace::TraceSide::measured;

@@ -19,7 +19,7 @@ namespace isobar::report {
 struct SideBySide {
   const ReportRun* run = nullptr;
   int32_t step = 0;                       // the measured step
-  std::vector<perf::StageProgram> ranks;  // plans of the traced ranks
+  std::vector<nets::StageProgram> ranks;  // plans of the traced ranks
   std::vector<trace::Timeline> measured;  // indexed as `ranks`; times from the earliest begin of the step
   PredictedStep predicted;
   std::vector<int> stands_for;  // indexed as `ranks`: the rank that was replayed

@@ -115,7 +115,7 @@ inline double closed(const RunSpec& s, const perf::Machine& m) {
 
 inline perf::Replay replay(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
   const perf::Conditions where = perf::conditions_of(s, m, host);
-  return perf::simulate(s, perf::stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
+  return perf::simulate(s, nets::stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
                         perf::cache_of_rank(m, where.ranks_on_host));
 }
 inline perf::Replay replay(const RunSpec& s, const perf::Machine& m) {
@@ -127,7 +127,7 @@ inline perf::Counts counted(const RunSpec& s, const perf::Machine& m, const perf
 }
 /// Least seconds by the machine's peaks
 inline double ceiling(const RunSpec& s, const perf::Machine& m, const perf::HostShare& host) {
-  return perf::ceiling_of(perf::stages_of(s, {}), m, perf::conditions_of(s, m, host));
+  return perf::ceiling_of(nets::stages_of(s, {}), m, perf::conditions_of(s, m, host));
 }
 
 }  // namespace isobar::test

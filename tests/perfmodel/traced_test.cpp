@@ -28,7 +28,7 @@ RunSpec recorded_net(const std::string& name, std::vector<std::string> more, int
 double replay_of_recorded(const RunSpec& s, const Machine& given) {
   const Machine m = machine_of(s, given);
   const Conditions where = conditions_of(s, m);
-  return simulate(s, stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
+  return simulate(s, nets::stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
       .step_s;
 }

@@ -183,7 +183,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
 
 double replayed(const RunSpec& s, const Machine& m) {
   const Conditions where = conditions_of(*m.accelerator, s.layout.world(), s.layout.pp);
-  return simulate(s, stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
+  return simulate(s, nets::stages_of(s, {}, nets::busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
       .step_s;
 }

@@ -79,7 +79,7 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
         RunSpec s = piped(p, micro, 1, schedule);
         s.net.vit().depth = 64;  // embedding, head and optimizer weigh little
         double busiest = 0;      // seconds of compute
-        for (const StageProgram& stage : stages_of(s, {})) {
+        for (const nets::StageProgram& stage : nets::stages_of(s, {})) {
           double own = 0;
           for (const plan::Instr& i : stage.program.instrs)
             own += plan::is_collective(stage.plan.ops[i.op].kind) ? 0 : 1e-3;
@@ -109,10 +109,10 @@ TEST(Pipeline, BubbleIsALineOfThePredictionAndMemoryThatOfTheFullestStage) {
 
 TEST(Pipeline, ReplayHoldsEveryRanksSpansAndTransfersEndTogether) {
   const RunSpec s = piped(2, 4, 1, PipelineSchedule::one_f_one_b);
-  const std::vector<StageProgram> stages = stages_of(s, {});
+  const std::vector<nets::StageProgram> stages = nets::stages_of(s, {});
   const Replay r = test::replay(s, test::machine());
   size_t instrs = 0;
-  for (const StageProgram& stage : stages) instrs += stage.program.instrs.size();
+  for (const nets::StageProgram& stage : stages) instrs += stage.program.instrs.size();
   EXPECT_EQ(r.timeline.spans.size(), instrs);
   EXPECT_EQ(r.timeline.steps.size(), 2U);
   std::map<std::pair<plan::Lane, int>, std::vector<int64_t>> ends;  // of transfers, by lane and micro-batch
