@@ -64,6 +64,10 @@ TEST_F(OwnRunsCommand, LogsAreFittedAsTheirRowsAre) {
   const Answer direct = isobar("fit " + log + on + "a.json");
   ASSERT_EQ(direct.code, 0) << direct.out;
   ASSERT_EQ(isobar("import " + log + " -o mine.csv").code, 0);
+  const Answer twice = isobar("import " + log + " -o mine.csv");
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_NE(twice.out.find("mine.csv"), std::string::npos) << twice.out;
+  EXPECT_NE(twice.out.find("is there already"), std::string::npos) << twice.out;
   const Answer table = isobar("fit mine.csv" + on + "b.json");
   ASSERT_EQ(table.code, 0) << table.out;
   json a = json::parse(direct.out), b = json::parse(table.out);

@@ -84,10 +84,12 @@ nlohmann::json read(const std::string& path) {
 }
 
 void write(const ImportArguments& a, const std::string& text) {
-  if (a.out.empty())
+  if (a.out.empty()) {
     std::fputs(text.c_str(), stdout);
-  else
+  } else {
+    refuse_to_replace(a.out, a.force);
     write_atomically(a.out, text);
+  }
 }
 
 void peers(const ImportArguments& a) {
@@ -210,7 +212,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     needs(a.out, file, "--output", "say where the run goes, e.g. -o results/torch");
     tell(foreign::import_kineto(a.files, a.config, a.out), file, a.out);
   } else if (foreign::is_nccl_tests(text)) {
-    refuse_others(command, "a log of nccl-tests", "--machine --collective");
+    refuse_others(command, "a log of nccl-tests", "--machine --collective --force");
     only_one(a, "a log of nccl-tests");
     const foreign::Collectives c = foreign::read_nccl_tests(file, a.collective);
     write(a, a.machine.empty() ? foreign::to_csv(c)
@@ -221,10 +223,10 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
     tell(foreign::import_published(file, a.out, a.only), file, a.out);
   } else if (foreign::log_kind(text)) {
-    refuse_others(command, "a log of a training", "--config");
+    refuse_others(command, "a log of a training", "--config --force");
     logs(a);
   } else if (looks_like_json(text)) {
-    refuse_others(command, "a machine or model of another program", "");
+    refuse_others(command, "a machine or model of another program", "--force");
     peers(a);
   } else {
     throw ConfigError(
@@ -250,7 +252,7 @@ void add_import_command(CLI::App& app) {
       "Run configuration of what a PyTorch trace shows or a log leaves out, or of the net that weights "
       "are of");
   add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
-  c->add_flag("--force", a->force, "Replace a file of weights, or a net");
+  c->add_flag("--force", a->force, "Replace the file of -o");
   c->add_flag("--try", a->attempt,
               "Show what run.reads makes of a training's output, table of metrics or event files");
   c->add_option("--reads", a->reads, "With --try: as run.reads, a reader or a line of one's own")

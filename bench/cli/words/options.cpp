@@ -85,7 +85,7 @@ void refuse_contradiction(const std::vector<std::string>& set, const std::string
 void refuse_to_replace(const std::string& out, bool force) {
   if (std::filesystem::is_directory(out))
     throw ConfigError(out, "", "is a folder, and a file is written", "name a file in it");
-  if (std::filesystem::exists(out) && !force)
+  if (std::filesystem::is_regular_file(out) && !force)
     throw ConfigError(out, "", "is there already", "give another -o, or --force to replace it");
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder))

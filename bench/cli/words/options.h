@@ -48,7 +48,7 @@ int exit_code_of(const std::string& run_class);
 void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,
                           const std::string& option);
 
-/// Throws ConfigError where the file exists, unless forced.
+/// Throws ConfigError where the file exists, unless forced; a device or a pipe loses nothing.
 void refuse_to_replace(const std::string& out, bool force);
 
 /// --statistic, shared by all commands that take it.
