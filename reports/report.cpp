@@ -22,7 +22,8 @@ constexpr const char* kMend =
     "export ISOBAR_REPORT_PYTHON=$PWD/venv/bin/python";
 
 // The output of render.py; "" with the reason in `why` where it could not do its work.
-std::string render(const fs::path& python, std::vector<std::string> words, std::string* why) {
+std::string render(const fs::path& python, std::vector<std::string> words, std::string* why,
+                   const std::atomic<bool>* unwanted = nullptr) {
   const fs::path renderer = file_of_program("reports/render.py", why);
   if (renderer.empty()) {
     if (why->empty()) *why = "reports/render.py is not beside the program: install it whole";
@@ -31,7 +32,7 @@ std::string render(const fs::path& python, std::vector<std::string> words, std::
   const fs::path drawing = python.empty() ? drawing_python(why) : python;
   if (!why->empty()) return "";
   words.insert(words.begin(), {drawing.string(), renderer.string()});
-  ProgramRun run = run_program(words);
+  ProgramRun run = run_program(words, unwanted);
   if (run.code == 0) return std::move(run.out);
   *why = run.code == 127 || run.code == kNoVlConvert
              ? kMend
@@ -62,8 +63,8 @@ std::string draw_figures(const fs::path& out, const ReportOptions& options, bool
   return why;
 }
 
-std::string vega_bundle(const fs::path& python, std::string* missing) {
-  return render(python, {"--bundle"}, missing);
+std::string vega_bundle(const fs::path& python, std::string* missing, const std::atomic<bool>* unwanted) {
+  return render(python, {"--bundle"}, missing, unwanted);
 }
 
 std::string script_of_page(const std::string& name) {

@@ -3,6 +3,7 @@
 //   Report r = write_report({"results/demo"}, "reports/out", {.machine = "fitted.yaml"});
 //   OUT/index.html, OUT/tables/*.csv, OUT/figures/*.{vl.json,svg}
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -42,8 +43,9 @@ Report write_report(const std::vector<std::filesystem::path>& dirs, const std::f
 /// `stills`: as pictures, else only by the reader's browser.
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
 /// The JavaScript that draws figures in a browser (Vega); "" if unavailable, with reason and fix in
-/// `missing`.
-std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
+/// `missing`, or nobody wants it any more.
+std::string vega_bundle(const std::filesystem::path& python, std::string* missing,
+                        const std::atomic<bool>* unwanted = nullptr);
 /// A JavaScript file that comes with the program (reports/). Throws ConfigError where it is not beside it.
 std::string script_of_page(const std::string& name);
 /// Removes files of an earlier page that this one does not write again, so that they cannot pass for its own.

@@ -1,6 +1,7 @@
 #include "reports/live/live.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -183,12 +184,15 @@ class LiveServer {
         followed_(followed(dir)),
         loopback_("isobar watch --serve", port, token_in_query),
         script_(script_of_page("live.js")),
-        drawing_(std::async(std::launch::async, [without_figures] {
+        drawing_(std::async(std::launch::async, [this, without_figures] {
           Drawing d;
-          d.vega = vega_bundle({}, &d.without);
-          if (!d.without.empty()) without_figures(d.without);
+          d.vega = vega_bundle({}, &d.without, &over_);
+          if (!d.without.empty() && !over_) without_figures(d.without);
           return d;
         })) {}
+  ~LiveServer() { over_ = true; }  // then waits for drawing_
+  LiveServer(const LiveServer&) = delete;
+  LiveServer& operator=(const LiveServer&) = delete;
 
   std::string url() const { return loopback_.origin() + "/?token=" + loopback_.token(); }
 
@@ -241,6 +245,7 @@ class LiveServer {
   Loopback loopback_;
   std::string script_;
   std::mutex figures_;  // made for one request at a time
+  std::atomic<bool> over_{false};
   std::shared_future<Drawing> drawing_;
 };
 

@@ -1,12 +1,14 @@
 #include "model/base/system/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <system_error>
 
@@ -48,7 +50,7 @@ void append_all(int fd, std::string& text) {
 
 }  // namespace
 
-ProgramRun run_program(const std::vector<std::string>& argv) {
+ProgramRun run_program(const std::vector<std::string>& argv, const std::atomic<bool>* unwanted) {
   ProgramRun run;
   const fs::path program = program_in_path(argv[0]);
   if (program.empty()) {
@@ -75,6 +77,8 @@ ProgramRun run_program(const std::vector<std::string>& argv) {
     run.err = argv[0] + ": " + std::strerror(error);
     return run;
   }
+  for (pollfd ready{out.get(), POLLIN, 0}; unwanted && ::poll(&ready, 1, 100) <= 0;)
+    if (*unwanted) ::kill(pid, SIGKILL);
   append_all(out.get(), run.out);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {

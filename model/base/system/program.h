@@ -5,6 +5,7 @@
 //   const ProgramRun run = run_program({"python3", script.string(), "a.ckpt"});
 //   if (run.code != 0) throw std::runtime_error(run.err);
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ struct ProgramRun {
   std::string out, err;
 };
 
-/// Runs a program without a shell, found as program_in_path finds it.
-ProgramRun run_program(const std::vector<std::string>& argv);
+/// Runs a program without a shell, found as program_in_path finds it. It is killed within a tenth of a second
+/// once `unwanted` is true, which another thread may make so.
+ProgramRun run_program(const std::vector<std::string>& argv, const std::atomic<bool>* unwanted = nullptr);
 
 /// The absolute path of an executable in PATH, whose empty, relative and world-writable parts are skipped;
 /// "": not found. A name with a slash is returned as it is.
