@@ -1,10 +1,9 @@
 #include "perfmodel/machine/coefficient.h"
 
 namespace isobar::perf {
-namespace {
 
 using R = Resource;
-constexpr CoefficientInfo kCoefficients[] = {
+constexpr std::array<CoefficientInfo, kCoefs> kCoefficients{{
     {"gemm.f32", "s/FLOP", "matrix products", "gemm", "f32", Coef::gemm_f32, R::compute},
     {"gemm.tf32", "s/FLOP", "matrix products", "gemm", "tf32", Coef::gemm_tf32, R::compute},
     {"gemm.bf16", "s/FLOP", "matrix products", "gemm", "bf16", Coef::gemm_bf16, R::compute},
@@ -63,20 +62,18 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"write.commit", "s", "", "commit", nullptr, Coef::commit, R::write},
     {"write.checkpoint", "s/B", "", "checkpoint", nullptr, Coef::checkpoint, R::write},
     {"process.memory", "B", "", "process", nullptr, Coef::process, R::bytes},
-};
+}};
+
+namespace {
+
 constexpr bool in_order() {
   for (size_t i = 0; i < kCoefs; ++i)
     if (index_of(kCoefficients[i].coef) != i) return false;
   return true;
 }
-static_assert(std::size(kCoefficients) == kCoefs && in_order(),
-              "one line for each Coef, in the order of the enum");
+static_assert(in_order(), "one line for each Coef, in the order of the enum");
 
 }  // namespace
-
-const CoefficientInfo& info_of(Coef c) {
-  return kCoefficients[index_of(c)];
-}
 
 std::optional<Coef> coef_named(const std::string& name) {
   for (const CoefficientInfo& info : kCoefficients)

@@ -102,9 +102,12 @@ struct CoefficientInfo {
   Resource resource;
 };
 
-const CoefficientInfo& info_of(Coef c);
+extern const std::array<CoefficientInfo, kCoefs> kCoefficients;
 inline const CoefficientInfo& info_of(size_t i) {
-  return info_of(static_cast<Coef>(i));
+  return kCoefficients[i];
+}
+inline const CoefficientInfo& info_of(Coef c) {
+  return info_of(index_of(c));
 }
 std::optional<Coef> coef_named(const std::string& name);
 /// True for a coefficient of older machine files that is no longer priced: it is ignored.

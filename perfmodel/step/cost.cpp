@@ -18,35 +18,28 @@ Counts rates(const Counts& k, const Conditions& w) {
                            ? 1 + k[index_of(Coef::share_memory)] *
                                      std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) / (cores - 1)
                            : 1;
-  Counts out;
-  for (size_t i = 0; i < kCoefs; ++i) {
-    switch (info_of(i).resource) {
+  const double forks = turns * std::log2(t);
+  const auto factor_of = [&](Resource r) {
+    switch (r) {
       case Resource::compute:
-        out[i] = k[i] * compute;
-        break;
+        return compute;
       case Resource::memory:
-        out[i] = k[i] * memory;
-        break;
+        return memory;
       case Resource::serial:
       case Resource::host:
-        out[i] = k[i] * turns;
-        break;
+        return turns;
       case Resource::fork:
-        out[i] = k[i] * turns * std::log2(t);
-        break;
-      case Resource::wire:
-        out[i] = k[i] * (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
-        break;
-      case Resource::read:
-      case Resource::write:
-        out[i] = k[i];
-        break;
+        return forks;
       case Resource::sharing:
       case Resource::bytes:
-        out[i] = 0;
-        break;
+        return 0.0;
+      default:
+        return 1.0;
     }
-  }
+  };
+  Counts out;
+  for (size_t i = 0; i < kCoefs; ++i) out[i] = k[i] * factor_of(info_of(i).resource);
+  for (const Coef c : {Coef::message_host, Coef::wire_host}) out[index_of(c)] *= pairs;
   return out;
 }
 

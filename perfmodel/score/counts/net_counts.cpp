@@ -8,6 +8,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -116,7 +117,11 @@ using NetNumbers = std::array<double, 23>;
 using NetKey = std::pair<NetNumbers, std::string>;
 NetNumbers numbers_of(const PublishedRun& r, const Cut& cut) {
   const auto real = [](auto n) { return static_cast<double>(n); };
-  return {real(r.arch),
+  return {cut.tp,  // what differs between a row's cuts comes first
+          cut.ep,
+          real(cut.sequence_parallel),
+          samples_of(r),
+          real(r.arch),
           r.layers,
           r.hidden,
           r.ffn,
@@ -134,18 +139,13 @@ NetNumbers numbers_of(const PublishedRun& r, const Cut& cut) {
           real(r.latent.kv_lora_rank),
           real(r.latent.qk_head_dim()),
           real(r.latent.v_head_dim),
-          cut.tp,
-          cut.ep,
-          real(cut.sequence_parallel),
-          samples_of(r),
           real(r.precision <= Precision::tf32)};
 }
 
 struct HashOfKey {
   size_t operator()(const NetKey& key) const {
-    size_t hash = std::hash<std::string>()(key.second);
-    for (const double x : key.first) hash = hash * 0x9e3779b97f4a7c15 + std::hash<double>()(x);
-    return hash;
+    const std::string_view numbers(reinterpret_cast<const char*>(key.first.data()), sizeof key.first);
+    return std::hash<std::string_view>()(numbers) ^ std::hash<std::string>()(key.second);
   }
 };
 
@@ -161,17 +161,45 @@ NetCounts planned(const PublishedRun& r, const Cut& cut) {
   return counts_of(spec, key, samples_of(r));
 }
 
-const NetCounts& count_cut(const PublishedRun& r, const Cut& cut) {
+const NetCounts& counted_or_known(const PublishedRun& r, const Cut& cut, const NetKey& key,
+                                  std::string_view& kept_text) {
   static std::shared_mutex mutex;
   static std::unordered_map<NetKey, std::unique_ptr<const NetCounts>, HashOfKey> known;
-  const NetKey key{numbers_of(r, cut), r.asked ? r.asked->text : ""};
+  const auto found = [&](const auto& one) -> const NetCounts& {
+    kept_text = one.first.second;
+    return *one.second;
+  };
   {
     const std::shared_lock lock(mutex);
-    if (const auto n = known.find(key); n != known.end()) return *n->second;
+    if (const auto n = known.find(key); n != known.end()) return found(*n);
   }
   auto counted = std::make_unique<const NetCounts>(planned(r, cut));
   const std::unique_lock lock(mutex);
-  return *known.try_emplace(key, std::move(counted)).first->second;
+  return found(*known.try_emplace(key, std::move(counted)).first);
+}
+
+// A row is asked for thousands of times in turn, in a few cuts: a thread keeps its latest at hand.
+const NetCounts& count_cut(const PublishedRun& r, const Cut& cut) {
+  struct Recent {
+    NetNumbers numbers;
+    std::string_view text;
+    const NetCounts* counts = nullptr;
+  };
+  thread_local std::array<Recent, 16> recent;
+  thread_local size_t latest = 0;
+  const NetNumbers numbers = numbers_of(r, cut);
+  const std::string_view text = r.asked ? std::string_view(r.asked->text) : std::string_view();
+  for (size_t i = 0; i < recent.size(); ++i) {
+    const size_t at = (latest + i) % recent.size();
+    if (!recent[at].counts || recent[at].numbers != numbers || recent[at].text != text) continue;
+    latest = at;
+    return *recent[at].counts;
+  }
+  latest = (latest + recent.size() - 1) % recent.size();
+  Recent& one = recent[latest];
+  one.counts = &counted_or_known(r, cut, {numbers, std::string(text)}, one.text);
+  one.numbers = numbers;
+  return *one.counts;
 }
 
 }  // namespace

@@ -103,9 +103,15 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& p
 
 namespace {
 
-PriceBelief with_axes(PriceBelief b) {
+PriceBelief with_ends(PriceBelief b) {
   const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(b.covariance);
-  b.axes = eigen.eigenvectors() * eigen.eigenvalues().cwiseMax(0).cwiseSqrt().asDiagonal();
+  const MatrixXd axes = eigen.eigenvectors() * eigen.eigenvalues().cwiseMax(0).cwiseSqrt().asDiagonal();
+  b.ends.resize(b.mean.size(), 1 + 2 * axes.cols());
+  b.ends.col(0) = b.mean.array().exp();
+  for (Eigen::Index k = 0; k < axes.cols(); ++k) {
+    b.ends.col(1 + 2 * k) = (b.mean + kNormal80 * axes.col(k)).array().exp();
+    b.ends.col(2 + 2 * k) = (b.mean - kNormal80 * axes.col(k)).array().exp();
+  }
   return b;
 }
 
@@ -119,7 +125,7 @@ PriceBelief spec_belief(const Quantity& q) {
     b.mean[i] = std::log(info.spec);
     b.covariance(i, i) = info.unsure * info.unsure + info.differs * info.differs;
   }
-  return with_axes(std::move(b));
+  return with_ends(std::move(b));
 }
 
 Voice voice_of(const Quantity& q, const Samples& campaign) {
@@ -191,7 +197,7 @@ class Hierarchy {
       covariance = said.precision.ldlt().solve(one);
       mean = covariance * said.vector;
     }
-    return with_axes({mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)});
+    return with_ends({mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)});
   }
 
   /// Campaigns of unknown engines are families of their own.
@@ -270,13 +276,13 @@ Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& beli
   // Log sigma of a step e times as long as ideal, and its growth, from campaigns left out: a layout that
   // waits for ten things is least known, one near the peak has few ways to differ.
   constexpr double kFar = 0.7, kFarPower = 2.2;
-  const double middle = log_value(q, s, belief.mean);
+  const auto value_at = [&](Eigen::Index end) { return q.log_of(s, belief.ends.col(end).data()); };
+  const double middle = value_at(0);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
   below += far_variance(q, s, middle, kFar, kFarPower);
   double above = below;
-  for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
-    const double one = log_value(q, s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;
-    const double other = log_value(q, s, belief.mean - kNormal80 * belief.axes.col(k)) - middle;
+  for (Eigen::Index end = 1; end < belief.ends.cols(); end += 2) {
+    const double one = value_at(end) - middle, other = value_at(end + 1) - middle;
     above += std::pow(std::max({one, other, 0.0}) / kNormal80, 2);
     below += std::pow(std::min({one, other, 0.0}) / kNormal80, 2);
   }

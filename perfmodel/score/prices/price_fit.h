@@ -18,8 +18,8 @@ namespace isobar::perf {
 struct PriceBelief {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
-  /// Principal axes of the covariance, one sigma long, in columns.
-  Eigen::MatrixXd axes{};
+  /// Prices, in columns: at the mean, and at both ends of each principal axis' 80 % interval.
+  Eigen::MatrixXd ends{};
   /// Errors of such a campaign in sigmas of unseen_spread, from campaigns held out.
   Tails tails{};
 };
