@@ -101,13 +101,12 @@ def kernels_of_sources(nvcc, sources, include, arch):
 def instructions_of_library(cuobjdump, library, arch):
     """Counts of the instructions that matter, by kernel."""
     counts, current = {}, None
-    wanted = re.compile(r"\b(LDG|STG|LDL|STL|HGMMA|HMMA|QGMMA|UTMALDG|WARPGROUP)\b([.A-Z0-9_]*)")
-    for line in run([cuobjdump, "--dump-sass", "--gpu-architecture", arch, library]).splitlines():
-        if m := re.match(r"\s*Function : (\S+)", line):
-            current = counts.setdefault(m.group(1), collections.Counter())
-        elif current is not None and (m := wanted.search(line)):
-            wide = ".128" if ".128" in m.group(2) else ""
-            current[m.group(1) + wide] += 1
+    wanted = re.compile(r"Function : (\S+)|\b(LDG|STG|LDL|STL|HGMMA|HMMA|QGMMA|UTMALDG|WARPGROUP)\b([.A-Z0-9_]*)", re.ASCII)
+    for m in wanted.finditer(run([cuobjdump, "--dump-sass", "--gpu-architecture", arch, library])):
+        if m[1]:
+            current = counts.setdefault(m[1], collections.Counter())
+        elif current is not None:
+            current[m[2] + (".128" if ".128" in m[3] else "")] += 1
     return counts
 
 

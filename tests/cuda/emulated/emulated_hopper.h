@@ -161,11 +161,17 @@ template <int kN, class A, class B>
 void multiply_add(float* c, bool add, A&& a, B&& b) {
   const int lane = static_cast<int>(thread.x) % 32,
             row0 = static_cast<int>(thread.x) % 128 / 32 * 16 + lane / 4;
-  for (int i = 0; i < kN / 2; ++i) {
-    const int row = row0 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    float sum = 0;
-    for (int k = 0; k < 16; ++k) sum += a(row, k) * b(column, k);
-    c[i] = add ? c[i] + sum : sum;
+  float rows[2][16], column[16];
+  for (int r = 0; r < 2; ++r)
+    for (int k = 0; k < 16; ++k) rows[r][k] = a(row0 + r * 8, k);
+  for (int j = 0; j < kN / 4; ++j) {
+    for (int k = 0; k < 16; ++k) column[k] = b(j / 2 * 8 + lane % 4 * 2 + j % 2, k);
+    for (int r = 0; r < 2; ++r) {
+      float& to = c[j / 2 * 4 + r * 2 + j % 2];
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += rows[r][k] * column[k];
+      to = add ? to + sum : sum;
+    }
   }
 }
 template <class T, int kN, bool kARowsInner, bool kBRowsInner>

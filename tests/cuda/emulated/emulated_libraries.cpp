@@ -1,5 +1,7 @@
 // Matrix products for the emulator, computed by the CPU, called like cuBLASLt and refused as it would
 // (library_contracts.h); and a cuDNN that takes no attention, so that our own kernels run it.
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "model/backend/cpu/isa/kernels.h"
@@ -25,6 +27,20 @@ void demand(const GemmKey& key, const GemmOperands& x, const void* workspace, in
   if (const std::string why = testing::refusal(key, x, workspace, bytes); !why.empty())
     throw Failure("cuBLASLt would refuse: " + why);
 }
+// The product may write its workspace: its ends are overwritten, and a line of each page between, since all
+// of it takes longer than most products.
+void spoil(std::byte* workspace, int64_t bytes) {
+  constexpr int64_t kPage = 4096, kLine = 64, kEnds = 16 * kPage;
+  static int64_t line = 0;
+  line = (line + kLine) % kPage;
+  const auto write = [&](int64_t at, int64_t n) {
+    if (n > 0) std::memset(workspace + at, 0xff, static_cast<size_t>(n));
+  };
+  const int64_t ends = std::min(kEnds, bytes);
+  write(0, ends);
+  for (int64_t at = ends + line; at + kLine <= bytes; at += kPage) write(at, kLine);
+  write(bytes - ends, ends);
+}
 }  // namespace
 
 bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes, cudaStream_t) {
@@ -42,7 +58,7 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
   if (!table_.contains(key)) throw std::logic_error("not prepared: " + text_of(key));
   demand(key, x, workspace, bytes);
   emulator::enqueue(stream, [=] {
-    std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // the product may write it
+    spoil(static_cast<std::byte*>(workspace), bytes);
     std::vector<float> bias(key.bias ? static_cast<size_t>(key.n) : 0);
     if (key.bias) cpu::cast(key.n, key.out, DType::f32, x.bias, bias.data());
     void* const result = key.fused == Fused::gelu ? x.aux : x.c;
