@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/printed.h"
 #include "model/data/fields/channels.h"
 #include "model/data/fields/field_file.h"
@@ -67,9 +68,7 @@ void require_grid(const inference::NetPlaces& net, const inference::NetPlaces& h
 }
 
 std::string list_of_classes(const std::vector<std::string>& classes) {
-  std::string out;
-  for (const std::string& one : classes) out += (out.empty() ? "" : ", ") + (one.empty() ? "-" : one);
-  return out;
+  return joined(classes, ", ", [](const std::string& one) { return one.empty() ? "-" : one; });
 }
 
 void require_same(const std::vector<inference::NetChannel>& want,

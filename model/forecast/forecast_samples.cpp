@@ -9,8 +9,9 @@
 #include "model/backend/cpu/isa/kernels.h"
 #include "model/base/classes.h"
 #include "model/base/text/progress.h"
+#include "model/data/files/npy.h"
+#include "model/data/files/npz.h"
 #include "model/data/tables/class_file.h"
-#include "model/data/written/forecast_arrays.h"
 #include "model/data/written/forecast_file.h"
 #include "model/engine/channels_of_data.h"
 #include "model/engine/host/host.h"
@@ -25,6 +26,56 @@ std::vector<std::string> names_of_outputs(const inference::CheckpointState& stat
     names.push_back(c.name);
   return names;
 }
+
+/// Forecasts as NumPy's .npz: an array for each target in its own units, [rows] for a table or [time, H, W]
+/// for fields. A classifier writes the class `TARGET` [rows] i32 and `TARGET_probability` [rows, classes].
+/// All arrays stay in memory until finish().
+class ForecastArrays {
+ public:
+  /// Throws ConfigError when the file cannot be written.
+  ForecastArrays(std::string path, const data::SampleShape& shape, std::vector<std::string> names)
+      : out_(std::move(path)), shape_(shape), names_(std::move(names)) {
+    bytes_.resize(shape.classes > 0 ? 2 : names_.size());
+  }
+
+  void append(const float* fields) {  // [C,H,W] in physical units
+    const int64_t points = shape_.target.height * shape_.target.width;
+    for (size_t c = 0; c < bytes_.size(); ++c)
+      append_bytes(bytes_[c], fields + static_cast<int64_t>(c) * points, points);
+    ++samples_;
+  }
+
+  void append_classes(const float* probabilities, int64_t rows) {  // [rows, classes]
+    append_bytes(bytes_[0], data::most_probable(probabilities, rows, shape_.classes).data(), rows);
+    append_bytes(bytes_[1], probabilities, rows * shape_.classes);
+    samples_ += rows;
+  }
+
+  void finish() {  // renamed to `path` when complete
+    if (shape_.classes > 0) {
+      out_.add(names_.at(0), data::npy_bytes("<i4", {samples_}, bytes_[0]));
+      out_.add(names_.at(0) + "_probability", data::npy_bytes("<f4", {samples_, shape_.classes}, bytes_[1]));
+    } else {
+      std::vector<int64_t> shape{samples_};
+      if (!shape_.of_table) shape.insert(shape.end(), {shape_.target.height, shape_.target.width});
+      for (size_t c = 0; c < names_.size(); ++c)
+        out_.add(names_[c], data::npy_bytes("<f4", shape, bytes_[c]));
+    }
+    out_.finish();
+  }
+
+ private:
+  template <class T>
+  static void append_bytes(std::string& to, const T* from, int64_t count) {
+    to.append(reinterpret_cast<const char*>(from), static_cast<size_t>(count) * sizeof(T));
+  }
+
+  data::NpzOutput out_;
+  const data::SampleShape shape_;
+  const std::vector<std::string> names_;
+  std::vector<std::string> bytes_;  // by name; for a classifier: classes, then probabilities
+  int64_t samples_ = 0;
+};
 
 }  // namespace
 
@@ -42,7 +93,7 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
       std::make_unique<inference::Forecaster>(checkpoint, state, std::min(q.batch, set.size()), q.threads);
   std::optional<data::ForecastFile> fields;
   std::optional<data::ClassFile> classes;
-  std::optional<data::ForecastArrays> arrays;
+  std::optional<ForecastArrays> arrays;
   if (std::filesystem::path(q.out).extension() == ".npz")
     arrays.emplace(q.out, shape, set.channels().targets);
   else if (shape.classes > 0)

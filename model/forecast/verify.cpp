@@ -9,6 +9,7 @@
 #include "model/base/error.h"
 #include "model/base/latitude.h"
 #include "model/base/step_tensor.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/progress.h"
 #include "model/engine/channels_of_data.h"
 #include "model/forecast/net_and_data.h"
@@ -94,11 +95,9 @@ std::vector<std::vector<double>> thresholds_of(const std::vector<inference::NetC
   for (const auto& [name, values] : given) {
     const auto at =
         std::find_if(channels.begin(), channels.end(), [&](const auto& c) { return c.name == name; });
-    if (at == channels.end()) {
-      std::string have;
-      for (const inference::NetChannel& c : channels) have += (have.empty() ? "" : ", ") + c.name;
-      throw ConfigError("isobar verify", "--threshold", name + " is no target of this net", "it has " + have);
-    }
+    if (at == channels.end())
+      throw ConfigError("isobar verify", "--threshold", name + " is no target of this net",
+                        "it has " + joined(channels, ", ", &inference::NetChannel::name));
     out[static_cast<size_t>(at - channels.begin())] = values;
   }
   return out;

@@ -5,19 +5,20 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/base/names/named_factor.h"
+#include "model/base/text/joined.h"
 
 namespace isobar::inference {
 namespace {
 
 std::string names_of(const std::vector<ChannelPlace>& places) {
   constexpr size_t kMost = 8;
-  std::string out;
-  for (size_t i = 0; i < std::min(kMost, places.size()); ++i) out += (i > 0 ? ", " : "") + places[i].name;
-  return out + (places.size() > kMost ? ", …" : "");
+  return joined(places | std::views::take(kMost), ", ", &ChannelPlace::name) +
+         (places.size() > kMost ? ", …" : "");
 }
 
 // The channels that a name stands for: the channel of that name, else all channels of the variable

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/base/text/hash.h"
+#include "model/base/text/joined.h"
 #include "model/plan/ops/work.h"
 #include "model/plan/plan.h"
 
@@ -245,8 +246,7 @@ class Settings {
   // A long list as its hash
   template <class T>
   static std::string list(const T& values) {
-    std::string out;
-    for (const auto& x : values) out += (out.empty() ? "" : ",") + spelled(x);
+    const std::string out = joined(values, ",", [](const auto& x) { return spelled(x); });
     return std::size(values) > 16 ? "sha256:" + sha256_hex(out).substr(0, 16) : out;
   }
   static std::string list(std::initializer_list<int64_t> values) {

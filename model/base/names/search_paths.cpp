@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "model/base/text/joined.h"
+
 namespace isobar {
 namespace {
 
@@ -41,8 +43,7 @@ void keep_to_absolute_search_paths() {
     const std::vector<std::string> parts = absolute_parts(before, s.separators);
     if (parts.size() == parts_of(before, s.separators).size()) continue;
     if (!before.empty() || std::string(s.name) == "PATH") changed().push_back(s.name);
-    std::string after;
-    for (const std::string& p : parts) after += (after.empty() ? "" : ":") + p;
+    const std::string after = joined(parts, ":");
     // An empty PATH also means the working directory; without PATH, the system's default is used.
     if (after.empty())
       ::unsetenv(s.name);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/json.h"
 
 namespace isobar {
@@ -24,12 +25,6 @@ struct Address {
       : section(key.substr(0, key.find('.'))), name(key.substr(key.find('.') + 1)) {}
   std::string_view section, name;
 };
-
-std::string listed(std::span<const char* const> words, const char* between) {
-  std::string out;
-  for (const char* w : words) out += (out.empty() ? "" : between) + std::string(w);
-  return out;
-}
 
 // 3, 0.0001, 1e+06; whole numbers with all their digits.
 std::string number_text(double value) {
@@ -113,7 +108,7 @@ void KeyRow::read(const json& j, const std::string& file) const {
                           while (i < to.words.size() && word != to.words[i]) ++i;
                           if (i == to.words.size())
                             throw ConfigError(file, key, "'" + word + "' is unknown",
-                                              "use one of " + listed(to.words, ", "));
+                                              "use one of " + joined(to.words));
                           *to.value = static_cast<uint8_t>(i);
                         },
                         [&](std::vector<int64_t>* to) {
@@ -178,7 +173,7 @@ void KeyRow::check_text(const std::string& file, const std::string& value) const
   bool known = allowed_.words.empty();
   for (const char* w : allowed_.words) known = known || value == w;
   if (!known)
-    throw ConfigError(file, key, "'" + value + "' is unknown", "use one of " + listed(allowed_.words, ", "));
+    throw ConfigError(file, key, "'" + value + "' is unknown", "use one of " + joined(allowed_.words));
 }
 
 void KeyRow::check(const std::string& file) const {
@@ -209,7 +204,7 @@ std::string KeyRow::type() const {
 }
 
 std::string KeyRow::values() const {
-  if (const Word* word = std::get_if<Word>(&member_)) return listed(word->words, " | ");
+  if (const Word* word = std::get_if<Word>(&member_)) return joined(word->words, " | ");
   const bool number = std::holds_alternative<int64_t*>(member_) || std::holds_alternative<double*>(member_);
   const Allowed& a = allowed_;
   if (!number || (std::isinf(a.low) && std::isinf(a.high))) return "";

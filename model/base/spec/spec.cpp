@@ -11,6 +11,7 @@
 #include "model/base/names/other_names.h"
 #include "model/base/spec/spec_rows.h"
 #include "model/base/spec/traced_net.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/json.h"
 #include "model/base/text/yaml.h"
 
@@ -20,12 +21,6 @@ namespace {
 std::pair<std::string, std::string> split(const std::string& key) {
   const size_t dot = key.find('.');
   return {key.substr(0, dot), key.substr(dot + 1)};
-}
-
-std::string listed(const std::vector<std::string>& words, const char* between) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : between) + w;
-  return out;
 }
 
 // Known keys by section, for a run with this kind of net, net.kind included.
@@ -48,7 +43,7 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
   const std::vector<std::string> kinds = NetSpec::kinds();
   if (kind.is_string() && has(kinds, kind.get<std::string>())) return kind;
   throw ConfigError(file, "net.kind", "is " + json_text(kind) + ", which is unknown",
-                    "use one of " + listed(kinds, ", "));
+                    "use one of " + joined(kinds));
 }
 
 }  // namespace
@@ -160,7 +155,7 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
                           did_you_mean(word, keys, did_you_mean(item.key(), keys, elsewhere)));
       }
       throw ConfigError(file, section + "." + item.key(),
-                        "is a key of net.kind " + listed(others, " and ") + ", and net.kind is " + kind,
+                        "is a key of net.kind " + joined(others, " and ") + ", and net.kind is " + kind,
                         section != "net" && has(known["net"], item.key())
                             ? "this net has net." + item.key() + ": set that"
                             : "remove it, or set net.kind");

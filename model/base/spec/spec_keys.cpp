@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "model/base/spec/spec_rows.h"
+#include "model/base/text/joined.h"
 
 namespace isobar {
 namespace {
@@ -37,12 +38,6 @@ std::string merged_presets(const std::vector<std::pair<std::string, std::string>
   std::string out = usual;
   for (const auto& [kind, value] : of_kinds)
     if (value != usual) out += "; " + kind + " " + value;
-  return out;
-}
-
-std::string joined_words(const std::vector<std::string>& words, const char* between) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : between) + w;
   return out;
 }
 
@@ -104,7 +99,7 @@ std::vector<SpecKey> spec_keys() {
     }
   }
   std::vector<SpecKey> out{
-      {"net.kind", kinds, true, "text", joined_words(kinds, " | "), VitSpec::kKind, "The net."}};
+      {"net.kind", kinds, true, "text", joined(kinds, " | "), VitSpec::kKind, "The net."}};
   for (Documented& d : all) {
     for (const auto& [kind, preset] : d.presets) d.key.nets.push_back(kind);
     d.key.every_net = d.key.nets.size() == kinds.size();
@@ -126,8 +121,8 @@ std::string spec_keys_markdown(const std::vector<SpecKey>& keys) {
       out += "\n## " + section + "\n\n| key | nets | value | default | meaning |\n|---|---|---|---|---|\n";
     }
     const std::string preset = k.preset.empty() ? "" : "`" + k.preset + "`";
-    out += "| `" + k.key + "` | " + (k.every_net ? "" : joined_words(k.nets, " ")) + " | " +
-           allowed_values(k) + " | " + preset + " | " + k.help + " |\n";
+    out += "| `" + k.key + "` | " + (k.every_net ? "" : joined(k.nets, " ")) + " | " + allowed_values(k) +
+           " | " + preset + " | " + k.help + " |\n";
   }
   return out;
 }

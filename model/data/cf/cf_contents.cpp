@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 #include <sstream>
 
+#include "model/base/text/joined.h"
 #include "model/data/fields/channels.h"
 
 namespace isobar::data {
@@ -22,10 +24,9 @@ std::set<std::string> named_by_others(const CfFile& file) {
 namespace {
 
 std::string dims_text(const CfFile& file, const CfVariable& v) {
-  std::string text;
-  for (const int64_t d : v.dims)
-    text += (text.empty() ? "" : ", ") + file.dimensions()[d].name + " (" +
-            std::to_string(file.dimensions()[d].size) + ")";
+  const std::string text = joined(v.dims, ", ", [&](int64_t d) {
+    return file.dimensions()[d].name + " (" + std::to_string(file.dimensions()[d].size) + ")";
+  });
   return text.empty() ? "no dimension" : text;
 }
 
@@ -34,7 +35,7 @@ std::string group_text(const CfGroup& g) {
   std::vector<std::string> names(
       g.variables.begin(), g.variables.begin() + static_cast<int64_t>(std::min(kMost, g.variables.size())));
   if (names.size() < g.variables.size()) names.emplace_back("...");
-  return "group '" + g.name + "'" + (names.empty() ? "" : " (" + listed(names) + ")");
+  return "group '" + g.name + "'" + (names.empty() ? "" : " (" + joined(names) + ")");
 }
 
 bool is_coordinate(const CfFile& file, const CfVariable& v) {
@@ -62,10 +63,9 @@ const CfVariable* likeliest(const CfFile& file) {
 }
 
 ArrayError in_groups(const CfFile& file, const std::string& at) {
-  std::string all;
   constexpr size_t kMost = 6;
   const auto& groups = file.groups();
-  for (size_t i = 0; i < groups.size() && i < kMost; ++i) all += (i > 0 ? ", " : "") + group_text(groups[i]);
+  std::string all = joined(groups | std::views::take(kMost), ", ", group_text);
   if (groups.size() > kMost) all += " and " + std::to_string(groups.size() - kMost) + " more";
   const std::string first = groups[0].name;
   std::error_code unknown;
@@ -112,7 +112,7 @@ ArrayError without_rows(const CfFile& file, const CfVariable& v, const CfPlaces&
     what += "these are no time, latitude and longitude";
   if (at.time < 0) what += ", nor is there a time";
   return {what, unknown.empty() ? "give it one: it needs a time, a latitude and a longitude"
-                                : "say what " + listed(unknown) +
+                                : "say what " + joined(unknown) +
                                       " is by CF attributes of a variable of that name (units degrees_north, "
                                       "degrees_east; axis X, Y, T), or by a latitude and longitude of both"};
 }
@@ -135,7 +135,7 @@ ArrayError why_no_field(const CfFile& file, const std::string& at) {
     for (const CfVariable& one : file.variables())
       if (!one.numeric && !one.type.empty() && has.size() < 6)
         has.push_back("'" + one.name + "' holds " + one.type);
-    return {has.empty() ? "holds no variable but coordinates" : "holds no field: " + listed(has),
+    return {has.empty() ? "holds no variable but coordinates" : "holds no field: " + joined(has),
             "give a file with fields of integers or floats on time, latitude and longitude"};
   }
   const CfPlaces places = places_of(file, *v);

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/data/cf/cf_contents.h"
 #include "model/data/cf/cf_grid.h"
 #include "model/data/cf/cf_times.h"
@@ -22,12 +23,6 @@ struct Variable {
   Packing packing;
   CfPlaces at;
 };
-
-std::string text_of(const Index& dims) {
-  std::string text;
-  for (const int64_t d : dims) text += (text.empty() ? "" : " x ") + std::to_string(d);
-  return text;
-}
 
 struct Run {  // channels that one read delivers: adjacent levels of one variable
   int variable;
@@ -84,8 +79,8 @@ CfFields::CfFields(const std::string& path, const std::string& key, const NamedF
       Index sizes;
       for (const int64_t d : v.meta.dims) sizes.push_back(file_->dimensions()[d].size);
       if (v.array->dims() != sizes)  // variables along one unlimited axis may be of unequal length
-        refuse("variable '" + v.meta.name + "' is shorter than its axes: " + text_of(v.array->dims()) +
-                   " of " + text_of(sizes),
+        refuse("variable '" + v.meta.name + "' is shorter than its axes: " + joined(v.array->dims(), " x ") +
+                   " of " + joined(sizes, " x "),
                "cut the axes to what it holds: ncks -d, or leave it out (data.variables)");
       const Index chunk = v.array->chunk();
       if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.at.time]);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/data/cf/dates.h"
 #include "model/data/cf/joined_times.h"
 #include "model/data/fields/channels.h"
@@ -85,7 +86,7 @@ SelectedFields::SelectedFields(std::vector<Series> parts, const std::string& pat
   require_sizes(info_.path, info_.key, info_.steps, info_.shape);
   const std::set<std::string> unique(info_.channels.begin(), info_.channels.end());
   if (unique.size() != info_.channels.size())
-    throw ConfigError(path, "data.variables", "two channels have one name among " + listed(info_.channels),
+    throw ConfigError(path, "data.variables", "two channels have one name among " + joined(info_.channels),
                       "name each once, or choose one of the files that have it");
   add_times();
 }
@@ -140,7 +141,7 @@ void SelectedFields::take_channels() {
     std::vector<std::string> has;
     each([&](size_t, int64_t c, const FieldInfo& of) { has.push_back(of.channels[c]); });
     throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
-                      "the fields are: " + listed(has));
+                      "the fields are: " + joined(has));
   }
 }
 

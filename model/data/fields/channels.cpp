@@ -5,14 +5,9 @@
 #include <numeric>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 
 namespace isobar::data {
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
-  return text;
-}
 
 std::string earlier(const std::string& channel, int64_t before) {
   return before > 0 ? channel + "[-" + std::to_string(before) + "]" : channel;
@@ -49,7 +44,7 @@ std::vector<int64_t> find(const std::vector<std::string>& wanted, const FieldInf
     const auto found = std::find(file.channels.begin(), file.channels.end(), name);
     if (found == file.channels.end())
       throw ConfigError(file.path, key, "there is no channel '" + name + "'",
-                        "the file has " + listed(file.channels));
+                        "the file has " + joined(file.channels));
     at.push_back(found - file.channels.begin());
   }
   return at;
@@ -60,7 +55,7 @@ void require(bool ok, const FieldInfo& file, const char* key, const char* net_ke
   if (ok) return;
   const std::string count = std::to_string(have);
   throw ConfigError(file.path, net_key,
-                    "the data have " + count + " channels to " + verb + " (" + listed(file.channels) +
+                    "the data have " + count + " channels to " + verb + " (" + joined(file.channels) +
                         "), the net " + std::to_string(want),
                     std::string("set ") + net_key + " to " + count + ", or name " + std::to_string(want) +
                         " of them in " + key +

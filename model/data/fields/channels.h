@@ -23,9 +23,6 @@ struct ChannelChoice {
 /// The name of a channel `before` data.dt before the newest state: "u10[-1]"
 std::string earlier(const std::string& channel, int64_t before);
 
-/// "u10, v10", for messages
-std::string listed(const std::vector<std::string>& names);
-
 /// False for units that differ in more than spelling: "m s**-1", "m s^-1" and "m/s" are one, and so is any
 /// with none ("", "1", "~").
 bool same_unit(const std::string& a, const std::string& b);

@@ -1,5 +1,6 @@
 // The NERSC layout: one dataset `fields` [time, channel, lat, lon] per yearly HDF5 file.
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/data/fields/field_file.h"
 #include "model/data/fields/slab.h"
 #include "model/data/files/netcdf/hdf5_array.h"
@@ -22,12 +23,9 @@ class Hdf5Fields : public FieldFile {
       throw ConfigError(path, key, e.what(), e.mend);
     }
     const Index& dims = array_->dims();
-    if (dims.size() != 4) {
-      std::string text;
-      for (int64_t d : dims) text += (text.empty() ? "" : ", ") + std::to_string(d);
-      throw ConfigError(path, key, "'fields' has shape [" + text + "]",
+    if (dims.size() != 4)
+      throw ConfigError(path, key, "'fields' has shape [" + joined(dims) + "]",
                         "it must be [time, channel, lat, lon]");
-    }
     require_sizes(path, key, dims[0], {dims[1], dims[2], dims[3]});
     refuse_packing();
     info_.steps = dims[0];

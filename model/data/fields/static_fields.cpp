@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/data/cf/cf_grid.h"
 #include "model/data/fields/channels.h"
 #include "model/data/fields/slab.h"
@@ -98,7 +99,7 @@ StaticField read_static_field(const std::vector<fs::path>& files, const std::str
   throw ConfigError(
       files.empty() ? like.path : files[0].string(), key,
       "there is no variable '" + name + "' without a time axis",
-      has.empty() ? "name a NetCDF or Zarr that has it: data.static_file" : "there are: " + listed(has));
+      has.empty() ? "name a NetCDF or Zarr that has it: data.static_file" : "there are: " + joined(has));
 }
 
 }  // namespace isobar::data

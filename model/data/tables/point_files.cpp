@@ -2,15 +2,60 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 
 #include "model/base/error.h"
+#include "model/base/text/joined.h"
 #include "model/data/cf/cf_axes.h"
+#include "model/data/cf/cf_grid.h"
+#include "model/data/cf/cf_times.h"
 #include "model/data/cf/dates.h"
-#include "model/data/fields/channels.h"
 #include "model/data/fields/static_fields.h"
+#include "model/data/files/netcdf/netcdf_file.h"
 
 namespace isobar::data {
 namespace {
+
+/// The files, open: files.read(step, planes) fills planes[1][point] of the second column.
+class PointFiles {
+ public:
+  /// Each variable must be in exactly one of the files; grids and times of the files must agree.
+  PointFiles(const std::vector<std::string>& paths, std::string key, const std::vector<std::string>& names);
+  int64_t steps() const { return steps_; }
+  int64_t points() const { return points_; }
+  /// Reads the unpacked values, in the order of names. Throws ConfigError.
+  void read(int64_t step, std::vector<std::vector<double>>& planes) const;
+  CfPoints coordinates() const;  // [points]; {}: no file has them
+  CfTimes times() const;         // [steps]
+  /// Units of each column; "" if the file has none
+  std::vector<std::string> units() const;
+
+ private:
+  struct Source {
+    std::string path;
+    std::unique_ptr<NetcdfFile> file;
+    CfTimes times;  // empty: no time axis
+    bool has_time = false;
+    std::vector<int64_t> dims;              // of the variables read from it
+    std::vector<int64_t> grid;              // sizes without time
+    std::vector<std::vector<double>> axes;  // coordinate values along each dimension of grid; {}: none
+  };
+  struct Column {
+    size_t source;
+    CfVariable variable;
+    Packing packing;
+  };
+  void find(const std::string& name);
+  void place(Source& s, const CfVariable& v, const std::string& first);
+  void require_agreement(const Source& a, const Source& b) const;
+
+  std::string key_;
+  std::vector<Source> sources_;
+  std::vector<Column> columns_;
+  int64_t steps_ = 1, points_ = 1;
+};
 
 const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
   const CfVariable* v = file.find(file.dimensions()[dim].name);
@@ -29,14 +74,6 @@ bool same_times(const CfTimes& a, const CfTimes& b) {
          });
 }
 
-std::string sizes_text(const std::vector<int64_t>& sizes) {
-  std::string text;
-  for (const int64_t n : sizes) text += (text.empty() ? "" : " x ") + std::to_string(n);
-  return text;
-}
-
-}  // namespace
-
 PointFiles::PointFiles(const std::vector<std::string>& paths, std::string key,
                        const std::vector<std::string>& names)
     : key_(std::move(key)) {
@@ -53,7 +90,7 @@ PointFiles::PointFiles(const std::vector<std::string>& paths, std::string key,
   const Source* first = nullptr;
   for (const Source& s : sources_) {
     if (s.dims.empty())
-      throw ConfigError(s.path, key_, "none of its variables is read: " + listed(names),
+      throw ConfigError(s.path, key_, "none of its variables is read: " + joined(names),
                         "leave the file out, or name some in data.inputs or data.targets");
     if (first) require_agreement(*first, s);
     if (!first) first = &s;
@@ -78,12 +115,9 @@ void PointFiles::find(const std::string& name) {
                         "rename it in one of them, or leave it out: ncks -x -v " + name);
     found = i;
   }
-  if (found == sources_.size()) {
-    std::string paths;
-    for (const Source& s : sources_) paths += (paths.empty() ? "" : ",") + s.path;
-    throw ConfigError(paths, key_, "there is no column '" + name + "'",
-                      std::string(sources_.size() > 1 ? "the files have " : "the file has ") + listed(has));
-  }
+  if (found == sources_.size())
+    throw ConfigError(joined(sources_, ",", &Source::path), key_, "there is no column '" + name + "'",
+                      std::string(sources_.size() > 1 ? "the files have " : "the file has ") + joined(has));
   Source& s = sources_[found];
   try {
     const CfVariable& v = *s.file->find(name);
@@ -129,7 +163,7 @@ void PointFiles::require_agreement(const Source& a, const Source& b) const {
     throw ConfigError(a.path, key_, what, mend);
   };
   if (a.grid != b.grid)
-    refuse("has a grid of " + sizes_text(a.grid) + ", " + b.path + " one of " + sizes_text(b.grid),
+    refuse("has a grid of " + joined(a.grid, " x ") + ", " + b.path + " one of " + joined(b.grid, " x "),
            "bring them to one grid: cdo remapbil");
   for (size_t k = 0; k < a.axes.size(); ++k)
     if (!a.axes[k].empty() && !b.axes[k].empty() && !same_axis(a.axes[k], b.axes[k]))
@@ -181,6 +215,50 @@ std::vector<std::string> PointFiles::units() const {
   std::vector<std::string> out;
   for (const Column& c : columns_) out.push_back(sources_[c.source].file->text(c.variable, "units"));
   return out;
+}
+
+}  // namespace
+
+bool is_netcdf(const std::string& path) {
+  char magic[4] = "";
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string(magic, 3) == "CDF" || std::string(magic, 4) == "\x89HDF" ||
+         std::filesystem::path(path).extension() == ".nc";
+}
+
+void gather_points(const std::vector<std::string>& paths, const std::string& key,
+                   const std::vector<std::string>& names, const std::function<void()>& alive,
+                   RowGatherer& rows) {
+  const PointFiles files(paths, key, names);
+  std::vector<std::vector<double>> planes;
+  std::vector<double> numbers(names.size());
+  for (int64_t step = 0; step < files.steps(); ++step) {
+    files.read(step, planes);
+    for (int64_t i = 0; i < files.points(); ++i) {
+      for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = planes[c][i];
+      rows.offer(step * files.points() + i, numbers.data());
+    }
+    if (alive) alive();
+  }
+}
+
+TablePoints points_of_table(const std::string& path, const std::string& key,
+                            const std::vector<std::string>& columns) {
+  const std::vector<std::string> names = files_of_table(path);
+  if (!std::all_of(names.begin(), names.end(), is_netcdf)) return {};
+  const PointFiles files(names, key, columns);
+  auto [latitude, longitude] = files.coordinates();
+  CfTimes t = files.times();
+  if (!t.unread.empty()) t = {};
+  return {files.points(), std::move(latitude), std::move(longitude), std::move(t.values),
+          t.units,        t.calendar};
+}
+
+std::vector<std::string> units_of_table(const std::string& path, const std::string& key,
+                                        const std::vector<std::string>& columns) {
+  const std::vector<std::string> names = files_of_table(path);
+  if (names.empty() || !std::all_of(names.begin(), names.end(), is_netcdf)) return {};
+  return PointFiles(names, key, columns).units();
 }
 
 }  // namespace isobar::data

@@ -1,58 +1,22 @@
 // Variables of one or more netCDF files on one grid as table columns: each point of the grid at each step is
 // a row. Variables have an optional time dimension and any number of grid dimensions; variables along one
-// dimension form a plain table.
-//
-//   PointFiles files({"ocean.nc", "atmosphere.nc"}, "data.train", {"sst", "tair"});   // throws ConfigError
-//   files.read(step, planes);                   // planes[1][point]: tair, NaN if missing
-//   files.coordinates().latitude[point]         // as the first file that has them says
+// dimension form a plain table. Units and coordinates of such rows: table.h.
 #pragma once
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "model/data/cf/cf_grid.h"
-#include "model/data/cf/cf_times.h"
-#include "model/data/files/element.h"
-#include "model/data/files/netcdf/netcdf_file.h"
+#include "model/data/choice/row_choice.h"
 
 namespace isobar::data {
 
-class PointFiles {
- public:
-  /// Each variable must be in exactly one of the files; grids and times of the files must agree.
-  PointFiles(const std::vector<std::string>& paths, std::string key, const std::vector<std::string>& names);
-  int64_t steps() const { return steps_; }
-  int64_t points() const { return points_; }
-  /// Reads the unpacked values, in the order of names. Throws ConfigError.
-  void read(int64_t step, std::vector<std::vector<double>>& planes) const;
-  CfPoints coordinates() const;  // [points]; {}: no file has them
-  CfTimes times() const;         // [steps]
-  /// Units of each column; "" if the file has none
-  std::vector<std::string> units() const;
+/// Judged by the first bytes, since names may end in .nc4, .cdf or .h5
+bool is_netcdf(const std::string& path);
 
- private:
-  struct Source {
-    std::string path;
-    std::unique_ptr<NetcdfFile> file;
-    CfTimes times;  // empty: no time axis
-    bool has_time = false;
-    std::vector<int64_t> dims;              // of the variables read from it
-    std::vector<int64_t> grid;              // sizes without time
-    std::vector<std::vector<double>> axes;  // coordinate values along each dimension of grid; {}: none
-  };
-  struct Column {
-    size_t source;
-    CfVariable variable;
-    Packing packing;
-  };
-  void find(const std::string& name);
-  void place(Source& s, const CfVariable& v, const std::string& first);
-  void require_agreement(const Source& a, const Source& b) const;
-
-  std::string key_;
-  std::vector<Source> sources_;
-  std::vector<Column> columns_;
-  int64_t steps_ = 1, points_ = 1;
-};
+/// Offers every row, with NaN for missing values. Each variable must be in exactly one of the files; grids
+/// and times of the files must agree. Throws ConfigError.
+void gather_points(const std::vector<std::string>& paths, const std::string& key,
+                   const std::vector<std::string>& names, const std::function<void()>& alive,
+                   RowGatherer& rows);
 
 }  // namespace isobar::data

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/csv_table.h"
-#include "model/data/choice/row_choice.h"
-#include "model/data/fields/channels.h"
+#include "model/base/text/joined.h"
 #include "model/data/files/npz.h"
 #include "model/data/tables/point_files.h"
 
@@ -22,7 +20,7 @@ using Column = std::vector<double>;  // NaN: missing
 
 [[noreturn]] void no_column(const std::string& path, const std::string& key, const std::string& name,
                             const std::vector<std::string>& has) {
-  throw ConfigError(path, key, "there is no column '" + name + "'", "the file has " + listed(has));
+  throw ConfigError(path, key, "there is no column '" + name + "'", "the file has " + joined(has));
 }
 
 std::vector<Column> columns_of_csv(const std::string& path, const std::string& key,
@@ -113,34 +111,6 @@ void gather_columns(const std::vector<Column>& columns, RowGatherer& rows) {
   }
 }
 
-void gather_netcdf(const std::vector<std::string>& paths, const std::string& key,
-                   const std::vector<std::string>& names, const std::function<void()>& alive,
-                   RowGatherer& rows) {
-  const PointFiles files(paths, key, names);
-  std::vector<std::vector<double>> planes;
-  std::vector<double> numbers(names.size());
-  for (int64_t step = 0; step < files.steps(); ++step) {
-    files.read(step, planes);
-    for (int64_t i = 0; i < files.points(); ++i) {
-      for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = planes[c][i];
-      rows.offer(step * files.points() + i, numbers.data());
-    }
-    if (alive) alive();
-  }
-}
-
-}  // namespace
-
-namespace {
-
-/// Judged by the first bytes, since names may end in .nc4, .cdf or .h5
-bool is_netcdf(const std::string& path) {
-  char magic[4] = "";
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
-  return std::string(magic, 3) == "CDF" || std::string(magic, 4) == "\x89HDF" ||
-         std::filesystem::path(path).extension() == ".nc";
-}
-
 }  // namespace
 
 std::vector<std::string> files_of_table(const std::string& path) {
@@ -170,32 +140,13 @@ SampleTable read_table(const std::string& path, const std::string& key, const st
   } else if (all_are(".npz") && files.size() == 1) {
     gather_columns(columns_of_npz(files[0], key, columns, alive), rows);
   } else if (!files.empty() && std::all_of(files.begin(), files.end(), is_netcdf)) {
-    gather_netcdf(files, key, columns, alive, rows);
+    gather_points(files, key, columns, alive, rows);
   } else {
     throw ConfigError(
         path, key, "is no table",
         "give a .csv file with a header, a .npz file, a .nc file, or several of one grid: a.nc,b.nc");
   }
   return rows.table(path, key, names);
-}
-
-TablePoints points_of_table(const std::string& path, const std::string& key,
-                            const std::vector<std::string>& columns) {
-  const std::vector<std::string> names = files_of_table(path);
-  if (!std::all_of(names.begin(), names.end(), is_netcdf)) return {};
-  const PointFiles files(names, key, columns);
-  auto [latitude, longitude] = files.coordinates();
-  CfTimes t = files.times();
-  if (!t.unread.empty()) t = {};
-  return {files.points(), std::move(latitude), std::move(longitude), std::move(t.values),
-          t.units,        t.calendar};
-}
-
-std::vector<std::string> units_of_table(const std::string& path, const std::string& key,
-                                        const std::vector<std::string>& columns) {
-  const std::vector<std::string> names = files_of_table(path);
-  if (names.empty() || !std::all_of(names.begin(), names.end(), is_netcdf)) return {};
-  return PointFiles(names, key, columns).units();
 }
 
 }  // namespace isobar::data

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <queue>
 #include <stdexcept>
+#include <tuple>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
@@ -61,6 +63,91 @@ bool absent(const json& j, const char* key) {
 }
 
 }  // namespace
+
+// ---- byte pairs ----
+
+/// Byte-pair encoding (Sennrich 2016) of bytes, as GPT-2's and Llama 3's: a word's tokens are merged two at a
+/// time, the pair of the lowest rank first.
+class Tokenizer::BytePairs {
+ public:
+  using Vocabulary = std::unordered_map<std::string, int32_t>;      // token by its bytes
+  using Merges = std::vector<std::pair<std::string, std::string>>;  // by rank
+  /// `whole`: a word that is a token is taken as it is. Throws std::invalid_argument for a merge of or to
+  /// what is no token, and for a byte without a token.
+  BytePairs(Vocabulary vocabulary, const Merges& merges, bool whole);
+  /// Appends the tokens of a word.
+  void encode(std::string_view word, std::vector<int32_t>& to) const;
+
+ private:
+  struct Merged {
+    int32_t rank, token;
+  };
+  static uint64_t key(int32_t a, int32_t b) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b);
+  }
+  void merge(std::vector<int32_t>& tokens) const;
+
+  const Vocabulary vocabulary_;
+  const bool whole_;
+  int32_t of_byte_[256];
+  std::unordered_map<uint64_t, Merged> merges_;  // by their two tokens
+};
+
+Tokenizer::BytePairs::BytePairs(Vocabulary vocabulary, const Merges& merges, bool whole)
+    : vocabulary_(std::move(vocabulary)), whole_(whole) {
+  const auto token = [&](const std::string& bytes) {
+    const auto at = vocabulary_.find(bytes);
+    if (at == vocabulary_.end()) throw std::invalid_argument("'" + bytes + "' is no token");
+    return at->second;
+  };
+  for (int b = 0; b < 256; ++b) of_byte_[b] = token(std::string(1, static_cast<char>(b)));
+  int32_t rank = 0;
+  for (const auto& [a, b] : merges)
+    merges_.try_emplace(key(token(a), token(b)), Merged{rank++, token(a + b)});
+}
+
+// Pairs wait by rank, then place; one whose tokens have changed since is passed over.
+void Tokenizer::BytePairs::merge(std::vector<int32_t>& tokens) const {
+  constexpr int32_t kGone = -1;
+  using Pair = std::tuple<int32_t, int32_t, int32_t, int32_t>;  // rank, place, its tokens
+  std::priority_queue<Pair, std::vector<Pair>, std::greater<>> waiting;
+  const auto n = static_cast<int32_t>(tokens.size());
+  std::vector<int32_t> before(tokens.size()), after(tokens.size());
+  for (int32_t i = 0; i < n; ++i) before[i] = i - 1, after[i] = i + 1;
+  const auto consider = [&](int32_t i) {
+    if (i < 0 || after[i] >= n) return;
+    const int32_t a = tokens[i], b = tokens[after[i]];
+    if (const auto at = merges_.find(key(a, b)); at != merges_.end())
+      waiting.emplace(at->second.rank, i, a, b);
+  };
+  for (int32_t i = 0; i + 1 < n; ++i) consider(i);
+  while (!waiting.empty()) {
+    const auto [rank, i, a, b] = waiting.top();
+    waiting.pop();
+    const int32_t next = after[i];
+    if (tokens[i] != a || next >= n || tokens[next] != b) continue;
+    tokens[i] = merges_.at(key(a, b)).token;
+    tokens[next] = kGone;
+    after[i] = after[next];
+    if (after[i] < n) before[after[i]] = i;
+    consider(before[i]);
+    consider(i);
+  }
+  std::erase(tokens, kGone);
+}
+
+void Tokenizer::BytePairs::encode(std::string_view word, std::vector<int32_t>& to) const {
+  if (whole_)
+    if (const auto at = vocabulary_.find(std::string(word)); at != vocabulary_.end()) {
+      to.push_back(at->second);
+      return;
+    }
+  std::vector<int32_t> tokens;
+  tokens.reserve(word.size());
+  for (const char c : word) tokens.push_back(of_byte_[static_cast<unsigned char>(c)]);
+  merge(tokens);
+  to.insert(to.end(), tokens.begin(), tokens.end());
+}
 
 // ---- regular expressions ----
 

@@ -17,8 +17,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/data/tables/byte_pairs.h"
-
 namespace isobar::data {
 
 class Tokenizer {
@@ -38,6 +36,7 @@ class Tokenizer {
   int64_t words() const { return static_cast<int64_t>(bytes_.size()); }
 
  private:
+  class BytePairs;
   class Splitter;
   void take_added(const nlohmann::json& tokenizer);
   void take_model(const nlohmann::json& model);

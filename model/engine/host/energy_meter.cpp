@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "model/base/text/joined.h"
 #include "model/engine/executor.h"
 
 namespace isobar::engine {
@@ -91,9 +92,7 @@ void EnergyMeter::look() {
 }
 
 std::string EnergyMeter::names() const {
-  std::string out;
-  for (const EnergyCounter& c : counters_.all) out += (out.empty() ? "" : ", ") + c.name;
-  return out;
+  return joined(counters_.all, ", ", &EnergyCounter::name);
 }
 
 }  // namespace isobar::engine

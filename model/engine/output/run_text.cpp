@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <ranges>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/system/files.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 #include "model/engine/output/summary.h"
@@ -147,9 +149,7 @@ std::string data_text(const RunSpec& s, const RunFacts& f) {
 std::string flat_text(const RunFacts& f) {
   constexpr size_t kNamed = 8;
   if (f.flat_channels.empty()) return "";
-  std::string names;
-  for (size_t i = 0; i < std::min(kNamed, f.flat_channels.size()); ++i)
-    names += (i > 0 ? ", " : "") + f.flat_channels[i];
+  std::string names = joined(f.flat_channels | std::views::take(kNamed));
   if (f.flat_channels.size() > kNamed)
     names += " and " + std::to_string(f.flat_channels.size() - kNamed) + " more";
   return line("WARNING",

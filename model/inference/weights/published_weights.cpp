@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
+#include "model/base/text/joined.h"
 #include "model/inference/one_rank.h"
 #include "model/inference/weights/sharded_safetensors.h"
 #include "model/nets/build.h"
@@ -58,11 +59,10 @@ void same_adapters(const RunSpec& spec, const Form& form, const std::string& fro
     return out;
   };
   const RunSpec own = with_adapters(on_one_rank(spec, 1), t.lora_rank, t.lora_alpha, t.lora_targets);
-  std::string list;
-  for (const std::string& target : a.targets) list += (list.empty() ? "" : ", ") + target;
-  const std::string mend = a.rank == 0 ? "merge them"
-                                       : "set train.lora_rank " + std::to_string(a.rank) +
-                                             ", lora_targets [" + list + "], and lora_alpha as large";
+  const std::string mend = a.rank == 0
+                               ? "merge them"
+                               : "set train.lora_rank " + std::to_string(a.rank) + ", lora_targets [" +
+                                     joined(a.targets) + "], and lora_alpha as large";
   if (a.rank != t.lora_rank || a.alpha / static_cast<double>(a.rank) != spec.lora_scale())
     throw ConfigError(from, "train.lora_rank",
                       "is " + std::to_string(t.lora_rank) + " with the factor " +
@@ -73,12 +73,6 @@ void same_adapters(const RunSpec& spec, const Form& form, const std::string& fro
   if (names(nets::build_plan(own, 0, {}).tensors) != names(form.own))
     throw ConfigError(from, "train.lora_targets",
                       "has not the linears to which " + form.published.program + " has adapters", mend);
-}
-
-std::string text_of_shape(const std::vector<int64_t>& shape) {
-  std::string out;
-  for (const int64_t n : shape) out += (out.empty() ? "" : " x ") + std::to_string(n);
-  return "[" + out + "]";
 }
 
 /// A published name, without the parts that PyTorch's wrappers add to it.
@@ -120,10 +114,10 @@ FoundTensors found_in(const NamedWeights& file, const std::string& named, const 
       throw ConfigError(named, name, "is nothing that this net has",
                         "give the configuration of the net that the file is of");
     if (shape != at->second->shape)
-      throw ConfigError(
-          named, name,
-          "has shape " + text_of_shape(shape) + ", and in this net " + text_of_shape(at->second->shape),
-          "give the configuration of the net that the file is of");
+      throw ConfigError(named, name,
+                        "has shape [" + joined(shape, " x ") + "], and in this net [" +
+                            joined(at->second->shape, " x ") + "]",
+                        "give the configuration of the net that the file is of");
     for (const nets::PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
     out.emplace_back(name, at->second);
   }

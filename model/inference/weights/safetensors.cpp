@@ -20,6 +20,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/system/temporary.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
 
@@ -81,9 +82,7 @@ void read_converted(const OpenFile& file, const StoredTensor& t, int64_t first, 
 }
 
 std::string shape_text(const StoredTensor& t) {
-  std::string out = std::string(t.type->name) + " [";
-  for (size_t i = 0; i < t.shape.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(t.shape[i]);
-  return out + "]";
+  return std::string(t.type->name) + " [" + joined(t.shape) + "]";
 }
 
 /// A key that occurs twice in an object of the header, or none.

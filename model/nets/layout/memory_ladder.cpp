@@ -1,10 +1,11 @@
 #include "model/nets/layout/memory_ladder.h"
 
-#include <cstdio>
 #include <functional>
 
 #include "model/base/error.h"
 #include "model/base/spec/validate.h"
+#include "model/base/text/joined.h"
+#include "model/base/text/printed.h"
 #include "model/nets/layout/device_memory.h"
 
 namespace isobar::nets {
@@ -64,13 +65,9 @@ std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const plan::Workspace
 }
 
 std::string to_text(const std::vector<MemoryRung>& ladder) {
-  std::string out;
-  for (const MemoryRung& r : ladder) {
-    char bytes[32];
-    std::snprintf(bytes, sizeof bytes, " saves %.3g GB", 1e-9 * static_cast<double>(r.saves));
-    out += (out.empty() ? "" : ", ") + r.set + bytes;
-  }
-  return out;
+  return joined(ladder, ", ", [](const MemoryRung& r) {
+    return r.set + printed(" saves %.3g GB", 1e-9 * static_cast<double>(r.saves));
+  });
 }
 
 }  // namespace isobar::nets

@@ -1,9 +1,11 @@
 #include "model/nets/transformer/adapter.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "model/base/error.h"
 #include "model/base/names/named_factor.h"
+#include "model/base/text/joined.h"
 
 namespace isobar::nets {
 namespace {
@@ -14,9 +16,7 @@ std::string without_last(const std::string& name) {
 
 std::string list_of(const std::vector<std::string>& names) {
   constexpr size_t kMost = 6;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) out += (i > 0 ? ", " : "") + names[i];
-  return out + (names.size() > kMost ? ", …" : "");
+  return joined(names | std::views::take(kMost)) + (names.size() > kMost ? ", …" : "");
 }
 
 }  // namespace

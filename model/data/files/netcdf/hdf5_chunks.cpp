@@ -2,6 +2,7 @@
 // library and its lock.
 #include <algorithm>
 
+#include "model/base/text/joined.h"
 #include "model/data/fields/slab.h"
 #include "model/data/files/netcdf/hdf5_handle.h"
 
@@ -95,9 +96,7 @@ Hdf5Array::Stored Hdf5Array::find_chunk(int64_t number) const {
   if (!index_.contains(number)) look_up(number);
   const Stored chunk = index_.at(number);
   if (chunk.written || !fill_.empty()) return chunk;
-  std::string where;
-  for (int64_t o : origin_of(number)) where += (where.empty() ? "" : ", ") + std::to_string(o);
-  require_fill("the chunk of '" + name_ + "' at [" + where + "]");
+  require_fill("the chunk of '" + name_ + "' at [" + joined(origin_of(number)) + "]");
   return chunk;
 }
 

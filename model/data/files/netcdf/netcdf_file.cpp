@@ -10,6 +10,7 @@
 
 #include "model/base/system/files.h"
 #include "model/data/fields/slab.h"
+#include "model/data/files/library_lock.h"
 #include "model/data/files/netcdf/hdf5_array.h"
 #include "model/data/files/netcdf/hdf5_sources.h"
 #include "model/data/files/netcdf/netcdf_path.h"
