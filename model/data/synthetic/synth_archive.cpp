@@ -223,37 +223,28 @@ class NetcdfArchive {
     const LibraryLock lock;
     out_.text(NC_GLOBAL, "Conventions", "CF-1.8");
     out_.text(NC_GLOBAL, "title", "synthetic, by isobar data make-archive, seed " + std::to_string(o.seed));
-    std::vector<double> hpa(archive_levels().begin(), archive_levels().end());
-    std::vector<std::pair<int, std::vector<double>>> axes;
     std::vector<int> dims;
-    const auto axis = [&](const char* name, const char* units, const std::vector<double>& values) {
-      const int d = out_.dimension(name, static_cast<int64_t>(values.size()));
-      int v = -1;
-      out_.check(nc_def_var(out_.id(), name, NC_DOUBLE, 1, &d, &v), "define an axis");
-      out_.text(v, "units", units);
-      axes.emplace_back(v, values), dims.push_back(d);
+    const auto axis = [&](const char* name, const std::string& units, const std::vector<double>& values) {
+      dims.push_back(out_.dimension(name, static_cast<int64_t>(values.size())));
+      out_.coordinate(name, dims.back(), units, values);
     };
-    axis("time", info.time_units.c_str(), info.times);
-    if (levels) axis("level", "hPa", hpa);
+    axis("time", info.time_units, info.times);
+    if (levels) axis("level", "hPa", {archive_levels().begin(), archive_levels().end()});
     axis("latitude", "degrees_north", info.latitude), axis("longitude", "degrees_east", info.longitude);
-    const auto define = [&](const ArchiveField& f, const int* of, size_t n) {
-      int v = -1;
-      out_.check(nc_def_var(out_.id(), f.name, NC_FLOAT, static_cast<int>(n), of, &v), "define a variable");
-      out_.check(nc_put_att_float(out_.id(), v, "_FillValue", NC_FLOAT, 1, &kGapIsWritten),
-                 "say what is missing");
+    const auto define = [&](const ArchiveField& f, const std::vector<int>& of) {
+      const int v = out_.variable(f.name, NC_FLOAT, of);
+      out_.fill_value(v, kGapIsWritten);
       out_.text(v, "units", f.units);
       return v;
     };
     if (levels)
-      for (const ArchiveField& f : kUpper) variables_.push_back(define(f, dims.data(), 4));
+      for (const ArchiveField& f : kUpper) variables_.push_back(define(f, dims));
     else
-      for (const ArchiveField& f : kSingle) variables_.push_back(define(f, dims.data(), 3));
+      for (const ArchiveField& f : kSingle) variables_.push_back(define(f, dims));
     std::vector<int> standing;
     for (size_t k = 0; still && k < std::size(kStill); ++k)
-      standing.push_back(define(kStill[k], dims.data() + dims.size() - 2, 2));
-    out_.check(nc_enddef(out_.id()), "end its header");
-    for (const auto& [v, values] : axes)
-      out_.check(nc_put_var_double(out_.id(), v, values.data()), "write an axis");
+      standing.push_back(define(kStill[k], {dims.end() - 2, dims.end()}));
+    out_.end_header();
     for (size_t k = 0; k < standing.size(); ++k)
       out_.check(nc_put_var_float(out_.id(), standing[k], still->still(k).data()), "write a field");
   }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <numeric>
 #include <vector>
 
 #include "model/base/error.h"
@@ -44,20 +43,13 @@ void write_rows(NetcdfOutput& out, const ClassesOptions& o, const std::vector<in
   out.text(NC_GLOBAL, "title", "synthetic classes, isobar data make-classes");
   const int dim = out.dimension("row", static_cast<int64_t>(rows.size()));
   std::vector<int> features(static_cast<size_t>(o.features));
-  for (size_t f = 0; f < features.size(); ++f) {
-    const std::string name = "x" + std::to_string(f);
-    out.check(nc_def_var(out.id(), name.c_str(), NC_FLOAT, 1, &dim, &features[f]), "define " + name);
-  }
-  int label = -1;
-  out.check(nc_def_var(out.id(), "label", NC_INT, 1, &dim, &label), "define label");
-  std::vector<int> numbers(static_cast<size_t>(o.classes));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  std::string meanings;
-  for (const int k : numbers) meanings += (k > 0 ? " pattern_" : "pattern_") + std::to_string(k);
-  out.check(nc_put_att_int(out.id(), label, "flag_values", NC_INT, numbers.size(), numbers.data()),
-            "write flag_values");
-  out.text(label, "flag_meanings", meanings);
-  out.check(nc_enddef(out.id()), "end its header");
+  for (size_t f = 0; f < features.size(); ++f)
+    features[f] = out.variable("x" + std::to_string(f), NC_FLOAT, {dim});
+  const int label = out.variable("label", NC_INT, {dim});
+  std::vector<std::string> meanings;
+  for (int64_t k = 0; k < o.classes; ++k) meanings.push_back("pattern_" + std::to_string(k));
+  out.flags(label, meanings);
+  out.end_header();
   std::vector<int32_t> labels;
   for (const int64_t row : rows) labels.push_back(class_of_row(o, row));
   out.check(nc_put_var_int(out.id(), label, labels.data()), "write label");

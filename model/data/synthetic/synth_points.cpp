@@ -114,16 +114,14 @@ class PackedFile {  // six-hourly fields on the grid
     const LibraryLock lock;
     out_.text(NC_GLOBAL, "Conventions", "CF-1.8");
     out_.text(NC_GLOBAL, "title", "synthetic, by isobar data make-points, seed " + std::to_string(o.seed));
-    const int dims[3] = {out_.dimension("time", o.steps), out_.dimension("lat", o.height),
-                         out_.dimension("lon", o.width)};
-    const int time = axis("time", dims[0], "hours since 2015-01-01"),
-              lat = axis("lat", dims[1], "degrees_north"), lon = axis("lon", dims[2], "degrees_east");
-    for (const Field& f : fields_) define(f, dims);
-    out_.check(nc_enddef(out_.id()), "end its header");
-    put(time, o.steps, 0, kStepHours);
+    const std::vector<int> dims = {out_.dimension("time", o.steps), out_.dimension("lat", o.height),
+                                   out_.dimension("lon", o.width)};
     const double band = 180.0 / static_cast<double>(o.height);
-    put(lat, o.height, 90 - band / 2, -band);
-    put(lon, o.width, 0, 360.0 / static_cast<double>(o.width));
+    out_.coordinate("time", dims[0], "hours since 2015-01-01", spaced(o.steps, 0, kStepHours));
+    out_.coordinate("lat", dims[1], "degrees_north", spaced(o.height, 90 - band / 2, -band));
+    out_.coordinate("lon", dims[2], "degrees_east", spaced(o.width, 0, 360.0 / static_cast<double>(o.width)));
+    for (const Field& f : fields_) define(f, dims);
+    out_.end_header();
   }
   /// Writes of(c, p) as variable c at place p; NaN becomes _FillValue.
   template <class Values>
@@ -149,20 +147,13 @@ class PackedFile {  // six-hourly fields on the grid
  private:
   static double scale(const Field& f) { return (f.high - f.low) / 65000; }
   static double offset(const Field& f) { return (f.high + f.low) / 2; }
-  int axis(const char* name, int dim, const char* units) {
-    int id = -1;
-    out_.check(nc_def_var(out_.id(), name, NC_DOUBLE, 1, &dim, &id), std::string("define ") + name);
-    out_.text(id, "units", units);
-    return id;
-  }
-  void put(int axis, int64_t n, double first, double by) {
+  static std::vector<double> spaced(int64_t n, double first, double by) {
     std::vector<double> at;
     for (int64_t i = 0; i < n; ++i) at.push_back(first + by * static_cast<double>(i));
-    out_.check(nc_put_var_double(out_.id(), axis, at.data()), "write coordinates");
+    return at;
   }
-  void define(const Field& f, const int* dims) {
-    int& variable = variables_.emplace_back(-1);
-    out_.check(nc_def_var(out_.id(), f.name, NC_SHORT, 3, dims, &variable), std::string("define ") + f.name);
+  void define(const Field& f, const std::vector<int>& dims) {
+    const int variable = variables_.emplace_back(out_.variable(f.name, NC_SHORT, dims));
     out_.text(variable, "units", f.units);
     out_.text(variable, "long_name", f.long_name);
     const double by = scale(f), from = offset(f);

@@ -24,34 +24,26 @@ ClassFile::ClassFile(std::string path, const std::map<std::string, std::string>&
                      const Coordinates& at)
     : out_(std::move(path)), classes_(static_cast<int64_t>(classes.size())) {
   const LibraryLock lock;
-  const int file = out_.id();
   out_.text(NC_GLOBAL, "Conventions", "CF-1.8");
   for (const auto& [name, value] : about) out_.text(NC_GLOBAL, name, value);
   const int dims[2] = {out_.dimension("row", rows), out_.dimension("class", classes_)};
   const std::string name = variable_names({target}, {"row", "class", "time", "latitude", "longitude"})[0];
-  int index = -1;
-  out_.check(nc_def_var(file, "class", NC_INT, 1, &dims[1], &index), "define class");
-  out_.check(nc_def_var(file, name.c_str(), NC_INT, 1, dims, &class_), "define " + name);
-  const std::string probability = name + "_probability";
-  out_.check(nc_def_var(file, probability.c_str(), NC_FLOAT, 2, dims, &probability_),
-             "define " + probability);
-  std::vector<int> numbers(classes.size());
-  std::iota(numbers.begin(), numbers.end(), 0);
-  std::string meanings;
-  for (const std::string& c : classes) meanings += (meanings.empty() ? "" : " ") + one_word(c);
+  const int index = out_.variable("class", NC_INT, {dims[1]});
+  class_ = out_.variable(name, NC_INT, {dims[0]});
+  probability_ = out_.variable(name + "_probability", NC_FLOAT, {dims[0], dims[1]});
+  std::vector<std::string> meanings;
+  for (const std::string& c : classes) meanings.push_back(one_word(c));
   out_.text(index, "long_name", "class");
   out_.text(class_, "long_name", "most probable class of " + target);
   out_.text(probability_, "long_name", "probability of each class of " + target);
   out_.text(probability_, "units", "1");
-  for (const int variable : {index, class_}) {
-    out_.check(nc_put_att_int(file, variable, "flag_values", NC_INT, numbers.size(), numbers.data()),
-               "write flag_values");
-    out_.text(variable, "flag_meanings", meanings);
-  }
+  for (const int variable : {index, class_}) out_.flags(variable, meanings);
   if (const std::string along = define_places(out_, dims[0], at); !along.empty())
     for (const int variable : {class_, probability_}) out_.text(variable, "coordinates", along);
   out_.end_header();
-  out_.check(nc_put_var_int(file, index, numbers.data()), "write the numbers of classes");
+  std::vector<int> numbers(classes.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  out_.check(nc_put_var_int(out_.id(), index, numbers.data()), "write the numbers of classes");
 }
 
 void ClassFile::append(const float* probabilities, int64_t rows) {

@@ -65,11 +65,8 @@ class NetcdfSink {
     out_.coordinate("latitude", y, "degrees_north", info.latitude);
     out_.coordinate("longitude", x, "degrees_east", info.longitude);
     for (size_t c = 0; c < info.channels.size(); ++c) {
-      const int dims[3] = {time, y, x};
-      int v = -1;
-      out_.check(nc_def_var(out_.id(), info.channels[c].c_str(), NC_FLOAT, 3, dims, &v), "define a variable");
-      const float missing = std::nanf("");
-      out_.check(nc_put_att_float(out_.id(), v, "_FillValue", NC_FLOAT, 1, &missing), "say what is missing");
+      const int v = out_.variable(info.channels[c], NC_FLOAT, {time, y, x});
+      out_.fill_value(v, std::nanf(""));
       if (!info.units.empty()) out_.text(v, "units", info.units[c]);
       variables_.push_back(v);
     }

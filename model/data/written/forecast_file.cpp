@@ -66,7 +66,7 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
     dims.push_back(out_.dimension("latitude", shape_.height));
     dims.push_back(out_.dimension("longitude", shape_.width));
     if (!at.time_units.empty()) {
-      out_.check(nc_def_var(out_.id(), "time", NC_DOUBLE, 1, &dims[0], &time_), "define time");
+      time_ = out_.variable("time", NC_DOUBLE, {dims[0]});
       out_.text(time_, "standard_name", leads_ > 1 ? "forecast_reference_time" : "time");
       out_.text(time_, "units", at.time_units);
       out_.text(time_, "calendar", at.calendar.empty() ? "standard" : at.calendar);
@@ -82,10 +82,7 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
   const std::vector<std::string> variables =
       variable_names(names, {"time", "step", "latitude", "longitude", "row"});
   for (size_t c = 0; c < names.size(); ++c) {
-    const std::string& name = variables[c];
-    out_.check(nc_def_var(out_.id(), name.c_str(), NC_FLOAT, static_cast<int>(dims.size()), dims.data(),
-                          &variables_.emplace_back()),
-               "define " + name);
+    variables_.push_back(out_.variable(variables[c], NC_FLOAT, dims));
     out_.text(variables_.back(), "long_name", what + names[c]);
     if (c < at.units.size() && !at.units[c].empty()) out_.text(variables_.back(), "units", at.units[c]);
     if (!along.empty()) out_.text(variables_.back(), "coordinates", along);

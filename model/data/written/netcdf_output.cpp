@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
+#include "model/base/text/joined.h"
 #include "model/data/files/library_lock.h"
 #include "model/data/files/netcdf/netcdf_path.h"
 
@@ -41,16 +43,34 @@ int NetcdfOutput::dimension(const std::string& name, int64_t size) {
   return id;
 }
 
+int NetcdfOutput::variable(const std::string& name, int type, const std::vector<int>& dimensions) {
+  int id = -1;
+  check(nc_def_var(file_, name.c_str(), type, static_cast<int>(dimensions.size()), dimensions.data(), &id),
+        "define " + name);
+  return id;
+}
+
 void NetcdfOutput::text(int variable, const std::string& attribute, const std::string& value) {
   check(nc_put_att_text(file_, variable, attribute.c_str(), value.size(), value.c_str()),
         "write " + attribute);
 }
 
+void NetcdfOutput::fill_value(int variable, float missing) {
+  check(nc_put_att_float(file_, variable, "_FillValue", NC_FLOAT, 1, &missing), "say what is missing");
+}
+
+void NetcdfOutput::flags(int variable, const std::vector<std::string>& meanings) {
+  std::vector<int> numbers(meanings.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  check(nc_put_att_int(file_, variable, "flag_values", NC_INT, numbers.size(), numbers.data()),
+        "write flag_values");
+  text(variable, "flag_meanings", joined(meanings, " "));
+}
+
 int NetcdfOutput::coordinate(const std::string& name, int dimension, const std::string& units,
                              std::vector<double> values, const std::string& standard_name) {
   if (values.empty()) return -1;
-  int id = -1;
-  check(nc_def_var(file_, name.c_str(), NC_DOUBLE, 1, &dimension, &id), "define " + name);
+  const int id = variable(name, NC_DOUBLE, {dimension});
   if (!standard_name.empty()) text(id, "standard_name", standard_name);
   text(id, "units", units);
   coordinates_[id] = std::move(values);

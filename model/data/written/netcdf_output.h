@@ -3,8 +3,8 @@
 //
 //   NetcdfOutput out("ocean.nc");                        // writes ocean.nc.part
 //   const int lat = out.dimension("lat", 32);
-//   out.check(nc_def_var(out.id(), "sst", NC_SHORT, 1, &lat, &variable), "define sst");
-//   out.text(variable, "units", "degC");
+//   const int sst = out.variable("sst", NC_SHORT, {lat});
+//   out.text(sst, "units", "degC");
 //   out.coordinate("latitude", lat, "degrees_north", degrees, "latitude");
 //   out.end_header();   …   out.finish();
 //
@@ -29,7 +29,11 @@ class NetcdfOutput {
   int id() const { return file_; }
   void check(int rc, const std::string& doing) const;
   int dimension(const std::string& name, int64_t size);
+  int variable(const std::string& name, int type, const std::vector<int>& dimensions);
   void text(int variable, const std::string& attribute, const std::string& value);
+  void fill_value(int variable, float missing);
+  /// Classes 0, 1, 2 …: CF's flag_values and flag_meanings, without blanks
+  void flags(int variable, const std::vector<std::string>& meanings);
   /// Defines a variable along `dimension`, whose values end_header() writes; -1 where there are none.
   int coordinate(const std::string& name, int dimension, const std::string& units, std::vector<double> values,
                  const std::string& standard_name = "");
