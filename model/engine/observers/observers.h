@@ -2,7 +2,7 @@
 //
 //   add_observers(all, observed, curves(run, data));
 //
-// A class in its own .cpp each; none but the list's order connects them.
+// The small ones are in observers.cpp, the others in a file each; none but the list's order connects them.
 #pragma once
 #include <memory>
 
@@ -37,29 +37,14 @@ void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObse
 
 /// Prints what took longest before the first step.
 std::unique_ptr<RunObserver> start_times(const Observed& o);
-/// Follows validations for the learning rate (plateau), the best checkpoint and an early stop. Collective.
-std::unique_ptr<RunObserver> early_stopping(const Observed& o);
 /// Writes the trace of the last steps. Throws ConfigError if they are not known beforehand.
 std::unique_ptr<RunObserver> step_trace(const Observed& o);
-/// Statistics of steps and op times without warm-up: fills run_end.
-std::unique_ptr<RunObserver> run_summary(const Observed& o);
-/// Lines of result.jsonl.
-std::unique_ptr<RunObserver> result_writer(const Observed& o);
 /// TensorBoard curves. Throws ConfigError if they are wanted and cannot be written.
 std::unique_ptr<RunObserver> curves(const TrainContext& run, const RankData& data);
 /// Lines on the terminal.
 std::unique_ptr<RunObserver> step_table(const Observed& o);
-/// Says what slows the steps, once for each cause (model/records/advice.h).
-std::unique_ptr<RunObserver> advice_giver(const Observed& o);
-/// Validates before the first step, at intervals and at the end: on_valid of `all`. Collective.
-std::unique_ptr<RunObserver> validator(const Observed& o, RunObserver& all);
-/// Sums up epochs in runs that count them: on_epoch of `all`.
-std::unique_ptr<RunObserver> epoch_counter(const Observed& o, RunObserver& all);
 /// Saves at intervals, after the best validation, at the end and at a stop: on_checkpoint of `all`.
 /// Collective.
 std::unique_ptr<RunObserver> checkpointer(const Observed& o, RunObserver& all);
-/// Meters each rank's times and energy, and reports them after validations and checkpoints and at the end:
-/// on_ranks of `all`. Collective.
-std::unique_ptr<RunObserver> rank_reports(const Observed& o, RunObserver& all);
 
 }  // namespace isobar::engine
