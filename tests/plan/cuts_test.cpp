@@ -87,7 +87,9 @@ TEST(Cuts, GivenOnesAreTakenAndChecked) {
 // Coarse blocks have a quarter of the tokens and four times the weights: as heavy as fine ones, except for
 // attention; merge and split weigh a seventh of them.
 TEST(Cuts, OfAUnetFollowItsWork) {
-  UnetSpec unet{{.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4}, 32, 2, 3, 2, 2};
+  UnetSpec unet;
+  static_cast<Images&>(unet) = {.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4};
+  unet.embed_dim = 32, unet.encoder_depth = 2, unet.bottleneck_depth = 3, unet.num_heads = 2;
   EXPECT_EQ(nets::cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));
   EXPECT_EQ(nets::cuts_of(unet, 3), (std::vector<int32_t>{0, 4, 7, 11}));
 }

@@ -1,6 +1,5 @@
 #include "model/base/net_specs/graphcast.h"
 
-#include "model/base/net_specs/parts/graph_keys.h"
 #include "model/base/spec/spec_check.h"
 
 namespace isobar {
@@ -14,7 +13,7 @@ void GraphcastSpec::add_rows(KeyRows& to) {
               "Splits of the icosahedron: 10 * 4^level + 2 mesh nodes."},
              {"net.radius", radius, within("(]", 0, 2, "give a part of the mesh's longest edge, e.g. 0.6"),
               "Reach of a mesh node on the grid, in longest edges of the finest level."}});
-  add_graph_rows(to, *this);
+  add_graph_rows(to);
 }
 
 void GraphcastSpec::check(const SpecCheck& check) const {

@@ -1,22 +1,16 @@
 // GraphCast (Lam 2023).
 #pragma once
-#include "model/base/net_specs/images.h"
+#include "model/base/net_specs/parts/graph.h"
 
 namespace isobar {
 
 // GraphCast (Lam 2023): fields of a latitude-longitude grid with both poles are sent to an icosahedral
 // multi-mesh, exchanged there, and sent back.
-struct GraphcastSpec : Images {
-  static constexpr const char *kKind = "graphcast", *kDepthKey = "net.num_gnn_layers";
-  static constexpr bool kHasEdges = true;
-  GraphcastSpec() : Images{{}, 721, 1440, 471, 227} {}
+struct GraphcastSpec : GraphSpec {
+  static constexpr const char* kKind = "graphcast";
+  GraphcastSpec() : GraphSpec{Images{{}, 721, 1440, 471, 227}, 512, 16, 512, 1} {}
   int64_t mesh_level = 6;  // how often an icosahedron is split: 10 * 4^level + 2 nodes
   double radius = 0.6;     // reach of grid-to-mesh edges, as a share of the longest edge of the finest level
-  int64_t latent_size = 512;    // of nodes and edges
-  int64_t num_gnn_layers = 16;  // message passing steps on the mesh, each with its own weights
-  int64_t mlp_hidden_size = 512, mlp_num_hidden_layers = 1;
-  double norm_eps = 1e-5;
-  GraphPartition partition = GraphPartition::bands;  // bands: grid and mesh are cut evenly each
 
   int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }
   int64_t mesh_edges() const { return 20 * ((int64_t{1} << (2 * mesh_level + 2)) - 1); }  // of all levels
@@ -26,9 +20,6 @@ struct GraphcastSpec : Images {
                    true};
   }
   int64_t tokens() const { return pixels(); }
-  int64_t width() const { return latent_size; }
-  int64_t heads() const { return 1; }
-  int64_t blocks() const { return num_gnn_layers; }
   void add_rows(KeyRows& to);
   void check(const SpecCheck& check) const;
   RoughSize rough_size(bool unfused) const;

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "model/base/net_specs/parts/graph_keys.h"
 #include "model/base/spec/spec_check.h"
 
 namespace isobar {
@@ -26,7 +25,7 @@ void RegionalGnnSpec::add_rows(KeyRows& to) {
         "Downstream nodes up to this longitude receive edges from upstream nodes."},
        {"net.boundary_neighbors", boundary_neighbors, kNetSize,
         "Edges into each boundary node from its nearest upstream nodes."}});
-  add_graph_rows(to, *this);
+  add_graph_rows(to);
 }
 
 // Both regions must lie on the grid, with enough nodes for the neighbours that are asked for.

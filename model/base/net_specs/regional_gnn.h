@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "model/base/net_specs/images.h"
+#include "model/base/net_specs/parts/graph.h"
 
 namespace isobar {
 
@@ -16,21 +16,15 @@ struct GridBox {
 // A graph network over two regions of a latitude-longitude grid. Nodes are grid points; each downstream node
 // gets messages from its nearest neighbours, nodes at the western boundary also from the nearest upstream
 // ones. A sample is a field on the whole grid (img_*); the downstream region is predicted.
-struct RegionalGnnSpec : Images {
-  static constexpr const char *kKind = "regional-gnn", *kDepthKey = "net.num_gnn_layers";
-  static constexpr bool kHasEdges = true;
-  RegionalGnnSpec() : Images{{}, 101, 221, 336, 1} {}
+struct RegionalGnnSpec : GraphSpec {
+  static constexpr const char* kKind = "regional-gnn";
+  RegionalGnnSpec() : GraphSpec{Images{{}, 101, 221, 336, 1}, 256, 12, 256, 2} {}
   double north = 50, west = 70, spacing = 0.25;         // degrees: the grid's first row, first column, step
   std::vector<double> downstream = {25, 40, 110, 125};  // degrees: south, north, west, east
   std::vector<double> upstream = {25, 50, 70, 110};     // in the same order
   double boundary_longitude = 111;                      // downstream nodes up to here are at the boundary
   int64_t neighbors = 8;                                // of a downstream node, downstream
   int64_t boundary_neighbors = 32;                      // upstream neighbours of a boundary node
-  int64_t latent_size = 256;                            // of nodes and edges
-  int64_t num_gnn_layers = 12;                          // message passing steps, each with its own weights
-  int64_t mlp_hidden_size = 256, mlp_num_hidden_layers = 2;
-  double norm_eps = 1e-5;
-  GraphPartition partition = GraphPartition::bands;
 
   GridBox box(const std::vector<double>& region) const {
     const auto first = [&](double x) { return static_cast<int64_t>(std::ceil(x / spacing - 1e-6)); };
@@ -49,9 +43,6 @@ struct RegionalGnnSpec : Images {
   int64_t boundary_edges() const { return boundary_neighbors * boundary_nodes(); }
   std::optional<NetGrid> grid() const { return NetGrid{north, spacing, west, spacing}; }
   int64_t tokens() const { return downstream_box().points(); }
-  int64_t width() const { return latent_size; }
-  int64_t heads() const { return 1; }
-  int64_t blocks() const { return num_gnn_layers; }
   void add_rows(KeyRows& to);
   void check(const SpecCheck& check) const;
   RoughSize rough_size(bool unfused) const;

@@ -1,7 +1,7 @@
 // The nets of a run: a struct for each kind (net_specs/), which `net.kind` selects.
 //
-//   NetSpec net = VitSpec{.embed_dim = 64};
-//   net.vit().depth          // throws std::bad_variant_access if it is no vit
+//   NetSpec net = MlpSpec{.in_features = 20};
+//   net.mlp().hidden         // throws std::bad_variant_access if it is no mlp
 //   net.images()             // of kinds that read images; nullptr: of others
 #pragma once
 #include <cstdint>
@@ -17,8 +17,7 @@
 #include "model/base/net_specs/regional_gnn.h"
 #include "model/base/net_specs/swin.h"
 #include "model/base/net_specs/traced.h"
-#include "model/base/net_specs/unet.h"
-#include "model/base/net_specs/vit.h"
+#include "model/base/net_specs/vits.h"
 
 namespace isobar {
 

@@ -17,18 +17,4 @@ RoughSize rough_size_of_blocks(const Net& n, double ends, bool unfused, double w
           tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores};
 }
 
-/// The same for nets that cut fields into patches
-template <class Net>
-RoughSize rough_size_of_patches(const Net& n, bool unfused, double wide = 1) {
-  const auto real = [](int64_t v) { return static_cast<double>(v); };
-  const int64_t channels = n.in_channels > n.out_channels ? n.in_channels : n.out_channels;
-  return rough_size_of_blocks(n, 2 * real(channels) * real(n.pixels()) / real(n.tokens()), unfused, wide);
-}
-template <class Net>
-void check_patches(const Net& n, const SpecCheck& check) {
-  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
-  check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
-  check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
-}
-
 }  // namespace isobar
