@@ -14,8 +14,7 @@
 
 #include "model/base/spec/spec.h"
 #include "model/inference/arena.h"
-#include "model/inference/decoder_experts.h"
-#include "model/inference/decoder_latent.h"
+#include "model/inference/decoder_parts.h"
 #include "model/inference/weights/trained_weights.h"
 
 namespace isobar::inference {

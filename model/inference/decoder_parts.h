@@ -1,4 +1,4 @@
-// Queries, keys and values of latent attention in a decoder (nets/transformer/latent.h).
+// Parts of a decoder's block that not all nets have.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,6 +9,23 @@
 
 namespace isobar::inference {
 
+/// A mixture of experts (nets/transformer/experts.h), without shared ones.
+class DecoderExperts {
+ public:
+  /// `name`: of the block's MLP. Throws ConfigError naming a parameter that the weights lack.
+  DecoderExperts(const LlamaSpec& net, const TrainedWeights& weights, const std::string& name);
+  /// h -> y, [tokens, embed_dim]
+  void operator()(int64_t tokens, const float* h, float* y);
+
+ private:
+  const ExpertsSpec spec_;
+  const int64_t experts_, top_, width_, hidden_;
+  std::vector<float> router_, bias_, up_, down_;  // up: gate and up of each expert
+  std::vector<float> logits_, weights_, lse_, sums_, x_, wide_, narrow_;
+  std::vector<int32_t> order_, place_, chosen_, offsets_;
+};
+
+/// Queries, keys and values of latent attention (nets/transformer/latent.h).
 class DecoderLatent {
  public:
   /// `name`: of the block. Throws ConfigError naming a parameter that the weights lack.
