@@ -26,8 +26,11 @@
 namespace isobar::comm {
 namespace {
 
-/// Completes a request that all ranks post, outside of the executor.
-void finish(MPI_Request request, const char* what) {
+/// Posts a request that all ranks post, outside of the executor, and completes it.
+template <class Post>
+void finish(const char* what, const Post& post) {
+  MPI_Request request;
+  must(post(&request), what);
   int done = 0;
   for (Pause pause; !done; pause()) must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
 }
@@ -111,39 +114,35 @@ std::string Mpi::version() {
 
 void Mpi::barrier() const {
   if (!active_) return;
-  MPI_Request r;
-  must(MPI_Ibarrier(MPI_COMM_WORLD, &r), "MPI_Ibarrier");
-  finish(r, "MPI_Ibarrier");
+  finish("MPI_Ibarrier", [](MPI_Request* r) { return MPI_Ibarrier(MPI_COMM_WORLD, r); });
 }
 
 double Mpi::max_of(double x) const {
   if (!active_) return x;
   double most = 0;
-  MPI_Request r;
-  must(MPI_Iallreduce(&x, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &r), "MPI_Iallreduce");
-  finish(r, "MPI_Iallreduce");
+  finish("MPI_Iallreduce", [&](MPI_Request* r) {
+    return MPI_Iallreduce(&x, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, r);
+  });
   return most;
 }
 
 std::vector<double> Mpi::sum_of(std::vector<double> x) const {
   if (!active_) return x;
-  MPI_Request r;
-  must(MPI_Iallreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD,
-                      &r),
-       "MPI_Iallreduce");
-  finish(r, "MPI_Iallreduce");
+  finish("MPI_Iallreduce", [&](MPI_Request* r) {
+    return MPI_Iallreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_DOUBLE, MPI_SUM,
+                          MPI_COMM_WORLD, r);
+  });
   return x;
 }
 
 std::string Mpi::from_first(std::string s) const {
   if (!active_) return s;
   auto n = static_cast<int64_t>(s.size());
-  MPI_Request r;
-  must(MPI_Ibcast(&n, 1, MPI_INT64_T, 0, MPI_COMM_WORLD, &r), "MPI_Ibcast");
-  finish(r, "MPI_Ibcast");
+  finish("MPI_Ibcast", [&](MPI_Request* r) { return MPI_Ibcast(&n, 1, MPI_INT64_T, 0, MPI_COMM_WORLD, r); });
   s.resize(n);
-  must(MPI_Ibcast(s.data(), static_cast<int>(n), MPI_CHAR, 0, MPI_COMM_WORLD, &r), "MPI_Ibcast");
-  finish(r, "MPI_Ibcast");
+  finish("MPI_Ibcast", [&](MPI_Request* r) {
+    return MPI_Ibcast(s.data(), static_cast<int>(n), MPI_CHAR, 0, MPI_COMM_WORLD, r);
+  });
   return s;
 }
 
@@ -151,15 +150,15 @@ std::vector<std::string> Mpi::to_first(std::string s) const {
   if (!active_) return {std::move(s)};
   const int size = static_cast<int>(s.size());
   std::vector<int> sizes(rank_ == 0 ? size_ : 0), begins(sizes.size());
-  MPI_Request r;
-  must(MPI_Igather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, MPI_COMM_WORLD, &r), "MPI_Igather");
-  finish(r, "MPI_Igather");
+  finish("MPI_Igather", [&](MPI_Request* r) {
+    return MPI_Igather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, MPI_COMM_WORLD, r);
+  });
   std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
   std::string all(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), '\0');
-  must(MPI_Igatherv(s.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, 0,
-                    MPI_COMM_WORLD, &r),
-       "MPI_Igatherv");
-  finish(r, "MPI_Igatherv");
+  finish("MPI_Igatherv", [&](MPI_Request* r) {
+    return MPI_Igatherv(s.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, 0,
+                        MPI_COMM_WORLD, r);
+  });
   std::vector<std::string> out;
   for (size_t r = 0; r < sizes.size(); ++r) out.push_back(all.substr(begins[r], sizes[r]));
   return out;
@@ -191,16 +190,11 @@ MPI_Datatype mpi_type(DType t) {
   throw std::logic_error("an element type that MPI does not know");
 }
 
-void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
-  const auto* x = static_cast<const bf16*>(in);
-  auto* y = static_cast<bf16*>(inout);
-  for (int i = 0; i < *count; ++i) y[i] = to_bf16(to_float(x[i]) + to_float(y[i]));
-}
-
-void add_f16(void* in, void* inout, int* count, MPI_Datatype*) {
-  const auto* x = static_cast<const f16*>(in);
-  auto* y = static_cast<f16*>(inout);
-  for (int i = 0; i < *count; ++i) y[i] = to_f16(to_float(x[i]) + to_float(y[i]));
+template <class T, T round(float)>
+void add(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* x = static_cast<const T*>(in);
+  auto* y = static_cast<T*>(inout);
+  for (int i = 0; i < *count; ++i) y[i] = round(to_float(x[i]) + to_float(y[i]));
 }
 
 int as_int(const plan::Op& op, int64_t count) {
@@ -257,8 +251,8 @@ Comm::Comm(const std::vector<plan::Group>& groups, MPI_Comm world)
     : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
   if (groups.empty()) return;
   const Yielding yielding;
-  must(MPI_Op_create(add_bf16, 1, &sum_bf16_), "MPI_Op_create");
-  must(MPI_Op_create(add_f16, 1, &sum_f16_), "MPI_Op_create");
+  must(MPI_Op_create(add<bf16, to_bf16>, 1, &sum_bf16_), "MPI_Op_create");
+  must(MPI_Op_create(add<f16, to_f16>, 1, &sum_f16_), "MPI_Op_create");
   MPI_Group all;
   must(MPI_Comm_group(world, &all), "MPI_Comm_group");
   for (const size_t i : creation_order(groups)) {
@@ -287,88 +281,51 @@ Comm::~Comm() {
     if (*op != MPI_OP_NULL) MPI_Op_free(op);
 }
 
-MPI_Op Comm::sum_of(DType t) const {
-  return t == DType::bf16 ? sum_bf16_ : t == DType::f16 ? sum_f16_ : MPI_SUM;
-}
+namespace {
 
-Requests Comm::post(const plan::Op& op, const void* in, Extent counts, void* out, DType t) {
-  const std::lock_guard lock(mutex_);
-  MPI_Comm comm = comms_.at(op.as<plan::TransferAttrs>().group);
-  Requests requests;
-  switch (op.kind) {
-    case plan::OpKind::all_reduce:
-      must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t),
-                          op.as<plan::TransferAttrs>().largest ? MPI_MAX : sum_of(t), comm, requests.next()),
-           "MPI_Iallreduce");
-      break;
-    case plan::OpKind::broadcast:
-      must(MPI_Ibcast(out, as_int(op, counts.out), mpi_type(t), 0, comm, requests.next()), "MPI_Ibcast");
-      break;
-    case plan::OpKind::all_gather:
-      all_gather(op, in, counts, out, t, requests);
-      break;
-    case plan::OpKind::reduce_scatter:
-      reduce_scatter(op, in, counts, out, t, requests);
-      break;
-    case plan::OpKind::all_to_all:
-      all_to_all(op, in, counts, out, t, requests);
-      break;
-    case plan::OpKind::exchange:
-      exchange(op, in, counts, out, t, requests);
-      break;
-    case plan::OpKind::send:
-      must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), 1, 0, comm, requests.next()), "MPI_Isend");
-      break;
-    case plan::OpKind::recv:
-      must(MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), 0, 0, comm, requests.next()), "MPI_Irecv");
-      break;
-    default:
-      throw std::logic_error(op.path + " does not run over the network");
-  }
-  return requests;
-}
+// An op on its group's communicator
+struct Posting {
+  const plan::Op& op;
+  const plan::TransferAttrs& a;
+  MPI_Comm comm;
+  int rank, size;
+  const void* in;
+  const Extent& counts;
+  void* out;
+  DType t;
+  MPI_Op sum;
+  Requests& requests;
+};
 
-void Comm::all_gather(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                      Requests& requests) {
-  const int rank = rank_[op.as<plan::TransferAttrs>().group],
-            size = size_[op.as<plan::TransferAttrs>().group];
-  const auto parts = plan::parts_of(op, counts.out, size);
+void all_gather(const Posting& p) {
+  const auto parts = plan::parts_of(p.op, p.counts.out, p.size);
   // Nonblocking calls may read these until they complete, so the request owns them.
-  requests.counts.resize(size);
-  requests.displacements.resize(size);
-  for (int r = 0; r < size; ++r) {
-    requests.counts[r] = as_int(op, parts[r]);
-    requests.displacements[r] = as_int(op, begin_of(parts, r));
+  for (int r = 0; r < p.size; ++r) {
+    p.requests.counts.push_back(as_int(p.op, parts[r]));
+    p.requests.displacements.push_back(as_int(p.op, begin_of(parts, r)));
   }
   // MPI requires all ranks or none to be in place, and a rank cannot know the others: so it always is.
-  std::byte* own = static_cast<std::byte*>(out) + begin_of(parts, rank) * size_of(t);
-  if (in != own && parts[rank] > 0) std::memcpy(own, in, parts[rank] * size_of(t));
-  must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(t), out, requests.counts.data(),
-                       requests.displacements.data(), mpi_type(t), comms_[op.as<plan::TransferAttrs>().group],
-                       requests.next()),
+  std::byte* own = static_cast<std::byte*>(p.out) + begin_of(parts, p.rank) * size_of(p.t);
+  if (p.in != own && parts[p.rank] > 0) std::memcpy(own, p.in, parts[p.rank] * size_of(p.t));
+  must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(p.t), p.out, p.requests.counts.data(),
+                       p.requests.displacements.data(), mpi_type(p.t), p.comm, p.requests.next()),
        "MPI_Iallgatherv");
 }
 
 // One reduction per part, to the rank that owns it. MPI's in-place reduce_scatter moves the result to the
 // front of the buffer, and Open MPI's nonblocking one (libnbc) sums everything at rank 0.
-void Comm::reduce_scatter(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                          Requests& requests) {
-  const int rank = rank_[op.as<plan::TransferAttrs>().group],
-            size = size_[op.as<plan::TransferAttrs>().group];
-  const auto parts = plan::parts_of(op, counts.in, size);
+void reduce_scatter(const Posting& p) {
+  const auto parts = plan::parts_of(p.op, p.counts.in, p.size);
   int64_t begin = 0;
-  for (int owner = 0; owner < size; begin += parts[owner++]) {
+  for (int owner = 0; owner < p.size; begin += parts[owner++]) {
     if (parts[owner] == 0) continue;
-    const void* part = at(in, begin, t);
-    const bool in_place = owner == rank && part == out;
-    must(MPI_Ireduce(in_place ? MPI_IN_PLACE : part, owner == rank ? out : nullptr, as_int(op, parts[owner]),
-                     mpi_type(t), sum_of(t), owner, comms_[op.as<plan::TransferAttrs>().group],
-                     requests.next()),
+    const void* part = at(p.in, begin, p.t);
+    const bool own = owner == p.rank;
+    must(MPI_Ireduce(own && part == p.out ? MPI_IN_PLACE : part, own ? p.out : nullptr,
+                     as_int(p.op, parts[owner]), mpi_type(p.t), p.sum, owner, p.comm, p.requests.next()),
          "MPI_Ireduce");
   }
 }
-
-namespace {
 
 // A datatype that gathers or scatters these runs of rows: of one expert all ranks' copies are neighbours.
 MPI_Datatype type_of(const plan::Op& op, const std::vector<CopyRun>& runs, DType t) {
@@ -387,60 +344,97 @@ MPI_Datatype type_of(const plan::Op& op, const std::vector<CopyRun>& runs, DType
   return type;
 }
 
-}  // namespace
-
-void Comm::copies_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                         Requests& requests) {
-  const auto& a = op.as<plan::TransferAttrs>();
-  const int rank = rank_[a.group], size = size_[a.group];
-  const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
-  for (const auto* side : {a.back ? &runs.experts : &runs.tokens, a.back ? &runs.tokens : &runs.experts})
+void copies_to_all(const Posting& p) {
+  const CopyRuns runs = copy_runs(p.counts.offsets, experts_of(p.op, p.size), p.rank, p.size);
+  Requests& to = p.requests;
+  for (const auto* side : {p.a.back ? &runs.experts : &runs.tokens, p.a.back ? &runs.tokens : &runs.experts})
     for (const std::vector<CopyRun>& of_rank : *side) {
       const bool any =
           std::any_of(of_rank.begin(), of_rank.end(), [](const CopyRun& r) { return r.count > 0; });
-      requests.counts.push_back(any ? 1 : 0);
-      requests.types.push_back(type_of(op, of_rank, t));
+      to.counts.push_back(any ? 1 : 0);
+      to.types.push_back(type_of(p.op, of_rank, p.t));
     }
-  requests.displacements.assign(size, 0);
-  must(MPI_Ialltoallw(in, requests.counts.data(), requests.displacements.data(), requests.types.data(), out,
-                      requests.counts.data() + size, requests.displacements.data(),
-                      requests.types.data() + size, comms_[a.group], requests.next()),
+  to.displacements.assign(p.size, 0);
+  must(MPI_Ialltoallw(p.in, to.counts.data(), to.displacements.data(), to.types.data(), p.out,
+                      to.counts.data() + p.size, to.displacements.data(), to.types.data() + p.size, p.comm,
+                      to.next()),
        "MPI_Ialltoallw");
 }
 
-void Comm::all_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                      Requests& requests) {
-  if (counts.offsets != nullptr) return copies_to_all(op, in, counts, out, t, requests);
-  const int size = size_[op.as<plan::TransferAttrs>().group];
+void all_to_all(const Posting& p) {
+  if (p.counts.offsets != nullptr) return copies_to_all(p);
+  Requests& to = p.requests;
   // sent parts, then received ones; the request owns them
-  for (const auto& parts : {plan::send_parts(op, counts.in, size), plan::receive_parts(op, counts.out, size)})
-    for (int r = 0; r < size; ++r) {
-      requests.counts.push_back(as_int(op, parts[r]));
-      requests.displacements.push_back(as_int(op, begin_of(parts, r)));
+  for (const auto& parts :
+       {plan::send_parts(p.op, p.counts.in, p.size), plan::receive_parts(p.op, p.counts.out, p.size)})
+    for (int r = 0; r < p.size; ++r) {
+      to.counts.push_back(as_int(p.op, parts[r]));
+      to.displacements.push_back(as_int(p.op, begin_of(parts, r)));
     }
   // Open MPI's libnbc takes two equal addresses for MPI_IN_PLACE, and an empty view may begin at the other's
   // address.
   static char nothing[2];
-  if (counts.in == 0) in = &nothing[0];
-  if (counts.out == 0) out = &nothing[1];
-  must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
-                      requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
-                      comms_[op.as<plan::TransferAttrs>().group], requests.next()),
+  const void* const in = p.counts.in == 0 ? &nothing[0] : p.in;
+  void* const out = p.counts.out == 0 ? &nothing[1] : p.out;
+  must(MPI_Ialltoallv(in, to.counts.data(), to.displacements.data(), mpi_type(p.t), out,
+                      to.counts.data() + p.size, to.displacements.data() + p.size, mpi_type(p.t), p.comm,
+                      to.next()),
        "MPI_Ialltoallv");
 }
 
-// One step round the ring of the group's ranks. Between two ranks both messages have the same peer: MPI keeps
-// their order.
-void Comm::exchange(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                    Requests& requests) {
-  const int rank = rank_[op.as<plan::TransferAttrs>().group],
-            size = size_[op.as<plan::TransferAttrs>().group];
-  MPI_Comm comm = comms_[op.as<plan::TransferAttrs>().group];
-  must(
-      MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), (rank + size - 1) % size, 0, comm, requests.next()),
-      "MPI_Irecv");
-  must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), (rank + 1) % size, 0, comm, requests.next()),
+void send(const Posting& p, int to) {
+  must(MPI_Isend(p.in, as_int(p.op, p.counts.in), mpi_type(p.t), to, 0, p.comm, p.requests.next()),
        "MPI_Isend");
+}
+
+void receive(const Posting& p, int from) {
+  must(MPI_Irecv(p.out, as_int(p.op, p.counts.out), mpi_type(p.t), from, 0, p.comm, p.requests.next()),
+       "MPI_Irecv");
+}
+
+}  // namespace
+
+Requests Comm::post(const plan::Op& op, const void* in, Extent counts, void* out, DType t) {
+  const std::lock_guard lock(mutex_);
+  const auto& a = op.as<plan::TransferAttrs>();
+  const MPI_Op sum = t == DType::bf16 ? sum_bf16_ : t == DType::f16 ? sum_f16_ : MPI_SUM;
+  Requests requests;
+  const Posting p{op,  a,       comms_.at(a.group), rank_[a.group], size_[a.group], in, counts, out, t,
+                  sum, requests};
+  switch (op.kind) {
+    case plan::OpKind::all_reduce:
+      must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t), a.largest ? MPI_MAX : sum,
+                          p.comm, requests.next()),
+           "MPI_Iallreduce");
+      break;
+    case plan::OpKind::broadcast:
+      must(MPI_Ibcast(out, as_int(op, counts.out), mpi_type(t), 0, p.comm, requests.next()), "MPI_Ibcast");
+      break;
+    case plan::OpKind::all_gather:
+      all_gather(p);
+      break;
+    case plan::OpKind::reduce_scatter:
+      reduce_scatter(p);
+      break;
+    case plan::OpKind::all_to_all:
+      all_to_all(p);
+      break;
+    case plan::OpKind::exchange:
+      // One step round the ring of the group's ranks. Between two ranks both messages have the same peer: MPI
+      // keeps their order.
+      receive(p, (p.rank + p.size - 1) % p.size);
+      send(p, (p.rank + 1) % p.size);
+      break;
+    case plan::OpKind::send:
+      send(p, 1);
+      break;
+    case plan::OpKind::recv:
+      receive(p, 0);
+      break;
+    default:
+      throw std::logic_error(op.path + " does not run over the network");
+  }
+  return requests;
 }
 
 bool Comm::test(Requests& requests) {

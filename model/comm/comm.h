@@ -102,15 +102,6 @@ class Comm {
   bool test(Requests& requests);
 
  private:
-  void all_gather(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void all_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void copies_to_all(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                     Requests& requests);
-  void exchange(const plan::Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
-  void reduce_scatter(const plan::Op& op, const void* in, Extent counts, void* out, DType t,
-                      Requests& requests);
-  MPI_Op sum_of(DType t) const;
-
   std::vector<MPI_Comm> comms_;  // by index into Plan::groups
   std::vector<int> rank_, size_;
   MPI_Op sum_bf16_ = MPI_OP_NULL, sum_f16_ = MPI_OP_NULL;
