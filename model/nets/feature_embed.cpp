@@ -26,10 +26,6 @@ void FeatureEmbed::to_stream(const std::string& pass, const plan::View& features
   if (y) copied(pass, one, y);
 }
 
-void FeatureEmbed::stream_backward(const plan::View& dy) {
-  backward(as_act(e_, path_ + "/backward_cast", path_ + ".dy", summed(dy), false));
-}
-
 // ---- into an operand that is read once ----
 
 plan::View FeatureEmbed::to_act(const std::string& pass, const plan::View& features, bool keep) {
@@ -46,8 +42,11 @@ plan::View FeatureEmbed::act_gradient() const {
   return b_.scratch(path_ + ".dall", DType::f32, batch_ * rows_ * D_);
 }
 
-void FeatureEmbed::act_backward(const plan::View& dx) {
-  stream_backward(dx);
+// ---- backward ----
+
+void FeatureEmbed::backward(const plan::View& dy) {
+  const plan::View dh = as_act(e_, path_ + "/backward_cast", path_ + ".dy", summed(dy), false);
+  mlp_.backward_weight(0, features_, mlp_.backward(dh, rows_), rows_);
 }
 
 plan::View FeatureEmbed::copied(const std::string& pass, const plan::View& one, const plan::View& all) const {

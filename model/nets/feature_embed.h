@@ -2,8 +2,8 @@
 // computed once for a micro-batch and copied to each sample.
 //
 //   FeatureEmbed edges(e, at, "embed/intra", "embed.intra", rows, width, shape);
-//   edges.to_stream("/forward", features, stream, true);   edges.stream_backward(dstream);
-//   x = edges.to_act("/forward", features, true);          edges.act_backward(dx);   // read once
+//   edges.to_stream("/forward", features, stream, true);   edges.backward(dstream);
+//   x = edges.to_act("/forward", features, true);          edges.backward(dx);   // read once
 #pragma once
 #include <string>
 
@@ -19,21 +19,20 @@ class FeatureEmbed {
 
   /// features [rows, width] act -> y [B rows, D] f32 (absent: unused)
   void to_stream(const std::string& pass, const plan::View& features, const plan::View& y, bool keep);
-  void stream_backward(const plan::View& dy);
 
   /// -> [B rows, D] act
   plan::View to_act(const std::string& pass, const plan::View& features, bool keep);
   /// The f32 buffer for its gradient
   plan::View act_gradient() const;
-  void act_backward(const plan::View& dx);
 
-  plan::View last_weight() const { return mlp_.last_weight(); }
-  plan::View first_bias() const { return mlp_.first_bias(); }
+  /// dy: gradient of the stream, or in act_gradient()
+  void backward(const plan::View& dy);
+
+  plan::View last_gradient(bool weight) const { return mlp_.last_gradient(weight); }
 
  private:
   plan::View copied(const std::string& pass, const plan::View& one, const plan::View& all) const;
   plan::View summed(const plan::View& dy) const;
-  void backward(const plan::View& dh) { mlp_.backward_weight(0, features_, mlp_.backward(dh, rows_), rows_); }
 
   Emission& e_;
   plan::Builder& b_;

@@ -34,9 +34,7 @@ class GraphHead : public NetPart {
     const plan::InPart here(b_, index());
     return b_.saved_or_scratch(stream_, DType::f32, at_.rows * D_, e_.act == DType::f32);
   }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return mlp_.last_gradient(weight); }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
     x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);

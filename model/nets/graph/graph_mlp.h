@@ -48,6 +48,13 @@ class GraphMlp {
   /// Either result may be absent: h act, y and residual f32.
   void norm(const std::string& pass, int64_t rows, const plan::View& residual, const plan::View& h,
             const plan::View& y, bool keep);
+  /// All three: y = residual + h
+  void forward(const std::string& pass, const std::vector<plan::View>& x, int64_t rows,
+               const plan::View& residual, const plan::View& y, bool keep) {
+    first(pass, x, rows, keep);
+    rest(pass, rows, keep);
+    norm(pass, rows, residual, {}, y, keep);
+  }
 
   // ---- backward ----
   /// Gradient of the result, act -> that of first()'s result, act; completes all parameters but the first
@@ -62,14 +69,11 @@ class GraphMlp {
   /// For an MLP whose result is unused
   void zero_gradients() const;
 
-  plan::View last_weight() const {
-    return weights_.back().weight;
-  }  // of the first linear; its gradient is written
-     // last
-  plan::View first_bias() const {
-    return biases_[0];
-  }                                           // written last among parameters that are no
-                                              // weights
+  /// The parameter whose gradient is written last: of the first linear its weight, or with postponed weights
+  /// its bias, unless `weight`.
+  plan::View last_gradient(bool weight) const {
+    return weight || !e_.split ? weights_.back().weight : biases_[0];
+  }
   int64_t hidden() const { return held(0); }  // this rank's width of first()'s result
 
  private:

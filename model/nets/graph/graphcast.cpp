@@ -61,17 +61,13 @@ class GlobeEmbed : public NetPart {
     grid_.declare(d);
     mesh_.declare(d);
   }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? mesh_.last_weight() : mesh_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return mesh_.last_gradient(weight); }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     const plan::View grid = how.output_place(0), mesh = how.output_place(1);
     x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
     own_.read(points_, with_places(), e_.act, x_);
-    grid_.first("/forward", {x_}, at_.rows, true);
-    grid_.rest("/forward", at_.rows, true);
-    grid_.norm("/forward", at_.rows, {}, {}, grid, true);
+    grid_.forward("/forward", {x_}, at_.rows, {}, grid, true);
     mesh_.to_stream("/forward", mesh_features(), mesh, true);
     return {{.x = grid}, {.x = mesh}};
   }
@@ -79,7 +75,7 @@ class GlobeEmbed : public NetPart {
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
     const plan::View dh = as_act(e_, "embed/grid/backward_cast", "embed/grid.dy", out[0].dx, false);
     grid_.backward_weight(0, x_, grid_.backward(dh, at_.rows), at_.rows);
-    mesh_.stream_backward(out[1].dx);
+    mesh_.backward(out[1].dx);
   }
 
  private:

@@ -54,10 +54,20 @@ class GlobePart : public NetPart {
     return as_act(e_, path() + "/backward_cast" + n, path() + ".dout" + n, dx, false);
   }
 
+  /// Adds to the gradient of the stream of nodes that receive messages, and returns that of the messages' sums.
+  plan::View receivers_backward(GraphMlp& nodes, const plan::View& dh, const plan::View& x,
+                                const plan::View& dx, int64_t rows) {
+    const plan::View du = nodes.backward(dh, rows), dsums = b_.scratch(path() + ".dsums", e_.act, rows * D_);
+    nodes.backward_operand(0, x, du, dx, rows, true);
+    nodes.backward_operand(1, sums_, du, dsums, rows, false);
+    return dsums;
+  }
+
   Emission& e_;
   plan::Builder& b_;
   const int64_t batch_, D_;
   std::vector<plan::View> act_;
+  plan::View sums_;  // of each receiver's messages
 
  private:
   const std::vector<std::string> streams_;
@@ -96,12 +106,8 @@ class GlobeEncode : public GlobePart {
     out[2].x = goes_on(2, "edges", net_.level.edges, how);
     sums_ =
         edge_.forward(pass, up_.to_act(pass, net_.up.features(e_.act), keep), act_[0], act_[1], {}, {}, keep);
-    mesh_.first(pass, {act_[1], sums_}, mesh, keep);
-    mesh_.rest(pass, mesh, keep);
-    mesh_.norm(pass, mesh, how.result ? in[1].x : plan::View{}, {}, out[1].x, keep);
-    grid_.first(pass, {act_[0]}, grid, keep);
-    grid_.rest(pass, grid, keep);
-    grid_.norm(pass, grid, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
+    mesh_.forward(pass, {act_[1], sums_}, mesh, how.result ? in[1].x : plan::View{}, out[1].x, keep);
+    grid_.forward(pass, {act_[0]}, grid, how.result ? in[0].x : plan::View{}, out[0].x, keep);
     level_.to_stream(pass, net_.level.features(e_.act), out[2].x, keep);
     return out;
   }
@@ -109,26 +115,20 @@ class GlobeEncode : public GlobePart {
     const int64_t grid = batch_ * net_.grid, mesh = batch_ * net_.mesh;
     const plan::View du_grid = grid_.backward(of_result(0, out[0].dx), grid);
     grid_.backward_operand(0, act_[0], du_grid, in[0].dx, grid, true);
-    const plan::View du = mesh_.backward(of_result(1, out[1].dx), mesh);
-    const plan::View dsums = b_.scratch("encode.dsums", e_.act, mesh * D_);
-    mesh_.backward_operand(0, act_[1], du, in[1].dx, mesh, true);
-    mesh_.backward_operand(1, sums_, du, dsums, mesh, false);
+    const plan::View dsums = receivers_backward(mesh_, of_result(1, out[1].dx), act_[1], in[1].dx, mesh);
     const plan::View dfeatures = up_.act_gradient();
     edge_.backward(dsums, dfeatures, false, in[0].dx, true, in[1].dx);
-    up_.act_backward(dfeatures);
-    level_.stream_backward(out[2].dx);
+    up_.backward(dfeatures);
+    level_.backward(out[2].dx);
   }
   int shares_gradient_with(size_t in) const override { return static_cast<int>(in); }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? level_.last_weight() : level_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return level_.last_gradient(weight); }
 
  private:
   const GlobeNet net_;
   FeatureEmbed up_, level_;  // embed the features of both types of edges
   EdgeUpdate edge_;
   GraphMlp mesh_, grid_;
-  plan::View sums_;
 };
 
 /// mesh, edges -> mesh, edges; the last step: mesh only
@@ -155,30 +155,22 @@ class GlobeStep : public GlobePart {
     if (!last_) out[1].x = goes_on(1, "edges", net_.level.edges, how);
     const plan::View edges = last_ ? plan::View{} : out[1].x;
     sums_ = edge_.forward(pass, act_[1], act_[0], act_[0], edges ? in[1].x : plan::View{}, edges, keep);
-    node_.first(pass, {act_[0], sums_}, mesh, keep);
-    node_.rest(pass, mesh, keep);
-    node_.norm(pass, mesh, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
+    node_.forward(pass, {act_[0], sums_}, mesh, how.result ? in[0].x : plan::View{}, out[0].x, keep);
     return out;
   }
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
     const int64_t mesh = batch_ * net_.mesh;
-    const plan::View du = node_.backward(of_result(0, out[0].dx), mesh);
-    const plan::View dsums = b_.scratch(path() + ".dsums", e_.act, mesh * D_);
-    node_.backward_operand(0, act_[0], du, in[0].dx, mesh, true);
-    node_.backward_operand(1, sums_, du, dsums, mesh, false);
+    const plan::View dsums = receivers_backward(node_, of_result(0, out[0].dx), act_[0], in[0].dx, mesh);
     edge_.backward(dsums, in[1].dx, !last_, in[0].dx, true, in[0].dx);
   }
   int shares_gradient_with(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? edge_.last_weight() : edge_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return edge_.last_gradient(weight); }
 
  private:
   const GlobeNet net_;
   const bool last_;
   EdgeUpdate edge_;
   GraphMlp node_;
-  plan::View sums_;
 };
 
 /// grid, mesh -> grid
@@ -207,33 +199,25 @@ class GlobeDecode : public GlobePart {
     out[0].x = goes_on(0, "grid", net_.grid, how);
     sums_ = edge_.forward(pass, down_.to_act(pass, net_.down.features(e_.act), keep), act_[1], act_[0], {},
                           {}, keep);
-    grid_.first(pass, {act_[0], sums_}, grid, keep);
-    grid_.rest(pass, grid, keep);
-    grid_.norm(pass, grid, how.result ? in[0].x : plan::View{}, {}, out[0].x, keep);
+    grid_.forward(pass, {act_[0], sums_}, grid, how.result ? in[0].x : plan::View{}, out[0].x, keep);
     return out;
   }
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
     const int64_t grid = batch_ * net_.grid;
     mesh_.zero_gradients();
-    const plan::View du = grid_.backward(of_result(0, out[0].dx), grid);
-    const plan::View dsums = b_.scratch("decode.dsums", e_.act, grid * D_);
-    grid_.backward_operand(0, act_[0], du, in[0].dx, grid, true);
-    grid_.backward_operand(1, sums_, du, dsums, grid, false);
+    const plan::View dsums = receivers_backward(grid_, of_result(0, out[0].dx), act_[0], in[0].dx, grid);
     const plan::View dfeatures = down_.act_gradient();
     edge_.backward(dsums, dfeatures, false, in[1].dx, false, in[0].dx);
-    down_.act_backward(dfeatures);
+    down_.backward(dfeatures);
   }
   int shares_gradient_with(size_t in) const override { return in == 0 ? 0 : -1; }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? down_.last_weight() : down_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return down_.last_gradient(weight); }
 
  private:
   const GlobeNet net_;
   FeatureEmbed down_;
   EdgeUpdate edge_;
   GraphMlp grid_, mesh_;
-  plan::View sums_;
 };
 
 }  // namespace

@@ -300,13 +300,9 @@ class MessageStep : public NetPart {
         intra_.forward(pass, act_[kIntra], act_[kDown], act_[kDown], residual(kIntra), goes_on(kIntra), keep);
     sums_[1] = boundary_.forward(pass, act_[kBoundary], act_[kUp], act_[kDown], residual(kBoundary),
                                  goes_on(kBoundary), keep);
-    down_.first(pass, {act_[kDown], sums_[0], sums_[1]}, rows_[kDown], keep);
-    down_.rest(pass, rows_[kDown], keep);
-    down_.norm(pass, rows_[kDown], residual(kDown), {}, goes_on(kDown), keep);
-    if (last_) return out;
-    up_.first(pass, {act_[kUp]}, rows_[kUp], keep);
-    up_.rest(pass, rows_[kUp], keep);
-    up_.norm(pass, rows_[kUp], residual(kUp), {}, goes_on(kUp), keep);
+    down_.forward(pass, {act_[kDown], sums_[0], sums_[1]}, rows_[kDown], residual(kDown), goes_on(kDown),
+                  keep);
+    if (!last_) up_.forward(pass, {act_[kUp]}, rows_[kUp], residual(kUp), goes_on(kUp), keep);
     return out;
   }
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
@@ -334,9 +330,7 @@ class MessageStep : public NetPart {
   int shares_gradient_with(size_t in) const override {
     return in == kDown || !last_ ? static_cast<int>(in) : -1;
   }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return intra_.last_gradient(weight); }
 
  private:
   Emission& e_;

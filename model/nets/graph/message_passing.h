@@ -39,8 +39,7 @@ class EdgeUpdate {
   /// to with `add_edges` and `add_senders`, else written.
   void backward(const plan::View& dsum, const plan::View& edges, bool add_edges, const plan::View& senders,
                 bool add_senders, const plan::View& receivers);
-  plan::View last_weight() const { return mlp_.last_weight(); }
-  plan::View first_bias() const { return mlp_.first_bias(); }
+  plan::View last_gradient(bool weight) const { return mlp_.last_gradient(weight); }
 
  private:
   static constexpr size_t kEdge = 0, kSender = 1, kReceiver = 2;

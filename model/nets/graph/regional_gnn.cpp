@@ -48,9 +48,7 @@ class GraphEmbed : public NetPart {
     for (Nodes& x : nodes_) x.mlp.declare(d);
     for (FeatureEmbed& x : edges_) x.declare(d);
   }
-  plan::View last_gradient(bool weight) const override {
-    return weight || !e_.split ? edges_[1].last_weight() : edges_[1].first_bias();
-  }
+  plan::View last_gradient(bool weight) const override { return edges_[1].last_gradient(weight); }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     std::vector<Flow> out(4);
@@ -63,7 +61,7 @@ class GraphEmbed : public NetPart {
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
     for (size_t i = 0; i < 2; ++i) backward(nodes_[i], out[i].dx);
-    for (size_t i = 0; i < 2; ++i) edges_[i].stream_backward(out[2 + i].dx);
+    for (size_t i = 0; i < 2; ++i) edges_[i].backward(out[2 + i].dx);
   }
 
  private:
@@ -90,9 +88,7 @@ class GraphEmbed : public NetPart {
     emit_crop(b_, x.name + "/crop", x.at.batch * n_.in_channels, n_, x.box, input_, fields);
     x.x = b_.saved(x.name + ".x", e_.act, x.rows * n_.in_channels);
     x.points.read(region, fields, e_.act, x.x);
-    x.mlp.first("/forward", {x.x}, x.rows, true);
-    x.mlp.rest("/forward", x.rows, true);
-    x.mlp.norm("/forward", x.rows, {}, {}, y, true);
+    x.mlp.forward("/forward", {x.x}, x.rows, {}, y, true);
   }
 
   void backward(Nodes& x, const plan::View& dy) {
