@@ -267,7 +267,8 @@ TEST(PeriodSum, FoldsRowsOntoThePositionsTheyShare) {
 
 // Random strides of blocks of n elements, without overlap, in any order of axes, with gaps; returns the
 // extent
-int64_t random_strides(Random& random, const int64_t* extent, int64_t n, int64_t* stride) {
+int64_t random_strides(Random& random, const std::array<int64_t, 3>& extent, int64_t n,
+                       std::array<int64_t, 3>& stride) {
   int order[3] = {0, 1, 2};
   for (int i = 2; i > 0; --i) std::swap(order[i], order[random.integer(0, i)]);
   int64_t room = n;

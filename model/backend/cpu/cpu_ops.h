@@ -1,8 +1,8 @@
-// The CPU's functions by kind of op: each file of kernels ends with those of its kinds, and its rows are
-// collected in cpu_ops.cpp.
+// The CPU's functions by kind of op: cpu_ops.cpp has those whose kernels take the GPU's operands, too, and
+// collects the others, with which files of kernels end.
 #pragma once
 #include "model/backend/cpu/isa/kernels.h"
-#include "model/backend/op_call.h"
+#include "model/backend/shared_ops.h"
 
 namespace isobar {
 
@@ -13,6 +13,14 @@ struct CpuLaunch {
   const plan::Op& op;
   int32_t micro, slot;
   const Backend& memory() const;
+  template <class Kernel, class... Operands>
+  void run(Kernel* kernel, const Operands&... operands) const {
+    kernel(operands...);
+  }
+  template <class Kernel, class... Operands>
+  void run_in_workspace(Kernel* kernel, const Operands&... operands) const {
+    kernel(operands...);
+  }
 };
 template <plan::OpKind K>
 using CpuCall = OpCall<K, CpuLaunch>;
@@ -22,14 +30,12 @@ using CpuRows = std::span<const CpuRow>;
 const OpFunctions<CpuLaunch>& cpu_ops();
 
 namespace cpu {
-CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), dropout_ops(), embedding_ops(),
-    expert_ops(), gemm_ops(), graph_ops(), latent_ops(), loss_ops(), norm_ops(), optimizer_ops(), patch_ops(),
-    pointwise_ops(), rms_norm_ops(), roll_ops(), rotary_ops(), swiglu_ops();
+CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), dropout_ops(), expert_ops(),
+    gemm_ops(), loss_ops(), optimizer_ops(), pointwise_ops(), swiglu_ops();
 
 // Kernels' arguments from an op's attributes
 Gemm gemm_of(const plan::Op& op, const plan::Plan& plan);
 Attention attention_of(const plan::AttentionAttrs& a, DType act, bool biased = false);
-Patch patch_of(const plan::ImageAttrs& a, DType act);
 /// Samples that only fill the last micro-batch; `scalars` may be null.
 inline int64_t padding_of(const float* scalars) {
   return scalars ? static_cast<int64_t>(scalars[plan::kPadding]) : 0;

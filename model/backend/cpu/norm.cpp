@@ -1,5 +1,4 @@
 // Residual add + layer norm: threads own rows; backward's three column sums are added in thread order.
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
@@ -77,52 +76,6 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
                             const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
                             float* dbias, bool accumulate) {
   norm_backward(p, true, x, mean, rstd, gamma, dh, dx, true, nullptr, dgamma, dbeta, dbias, accumulate);
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_residual_norm(const CpuCall<plan::OpKind::residual_norm>& c) {
-  residual_norm_forward(
-      {c.a.rows, c.a.cols, c.a.eps, c.a.period, c.type_out("h"), c.a.row0, c.type_in("residual")},
-      c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"),
-      c.out("rstd"));
-}
-
-void run_residual_norm_backward(const CpuCall<plan::OpKind::residual_norm_backward>& c) {
-  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("dh"), 0, c.type_in("x")}, c.in("x"),
-                         c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
-                         c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate);
-}
-
-void run_residual_add(const CpuCall<plan::OpKind::residual_add>& c) {
-  c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
-    const int64_t n = rows * c.a.cols;
-    const auto part = [&](const plan::View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
-    residual_add(n, c.type_in("y"), part(c.view_in("residual"), from), part(c.view_in("y"), row),
-                 part(c.view_out("x"), row), c.type_in("residual"));
-  });
-}
-
-void run_norm_residual(const CpuCall<plan::OpKind::norm_residual>& c) {
-  norm_residual({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
-                c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"));
-}
-
-void run_norm_residual_backward(const CpuCall<plan::OpKind::norm_residual_backward>& c) {
-  norm_residual_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("mean"),
-                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"),
-                         c.out("dbeta"), c.out("dbias"), c.a.accumulate);
-}
-
-}  // namespace
-
-CpuRows norm_ops() {
-  static constexpr CpuRow kRows[] = {row<run_residual_norm>, row<run_residual_norm_backward>,
-                                     row<run_residual_add>, row<run_norm_residual>,
-                                     row<run_norm_residual_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

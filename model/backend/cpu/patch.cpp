@@ -1,7 +1,6 @@
 // Patches: im2col of a convolution whose stride is its kernel.
 #include <cstring>
 
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/rows/segments.h"
@@ -56,28 +55,6 @@ void patch_gather(const Patch& s, const float* image, void* patches) {
         }
     }
   });
-}
-
-// ---- ops ----
-
-Patch patch_of(const plan::ImageAttrs& a, DType act) {
-  const int64_t all = a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
-  const int64_t tokens = a.tokens > 0 ? a.tokens : all;
-  const int64_t rows = a.rows > 0 ? a.rows : a.batch * tokens - a.row0;
-  return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
-}
-
-namespace {
-
-void run_patch_gather(const CpuCall<plan::OpKind::patch_gather>& c) {
-  patch_gather(patch_of(c.a, c.type_out("patches")), c.in("image"), c.out("patches"));
-}
-
-}  // namespace
-
-CpuRows patch_ops() {
-  static constexpr CpuRow kRows[] = {row<run_patch_gather>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -168,23 +168,6 @@ double squared_sum(int64_t n, const void* x, DType type) {
 
 namespace {
 
-void run_activation(const CpuCall<plan::OpKind::activation>& c) {
-  activation_forward(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"));
-}
-
-void run_activation_backward(const CpuCall<plan::OpKind::activation_backward>& c) {
-  activation_backward(c.a.function, c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
-                      c.out("dbias"), c.a.accumulate);
-}
-
-void run_column_sum(const CpuCall<plan::OpKind::column_sum>& c) {
-  column_sum(c.a.rows, c.a.cols, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate);
-}
-
-void run_period_sum(const CpuCall<plan::OpKind::period_sum>& c) {
-  period_sum(c.a.rows, c.a.cols, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate);
-}
-
 void run_zero(const CpuCall<plan::OpKind::zero>& c) {
   std::memset(c.out("x"), 0, c.view_out("x").count * size_of(c.type_out("x")));
 }
@@ -199,12 +182,7 @@ void run_copy(const CpuCall<plan::OpKind::copy>& c) {
     std::memcpy(c.out("y"), c.in("x"), c.view_in("x").count * size_of(c.type_in("x")));
     return;
   }
-  copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
-        {c.a.from[0], c.a.from[1], c.a.from[2]},
-        {c.a.to[0], c.a.to[1], c.a.to[2]},
-        c.a.run,
-        c.type_in("x")},
-       c.in("x"), c.out("y"));
+  copy(copy_of(c.a, c.type_in("x")), c.in("x"), c.out("y"));
 }
 
 void run_squared_sum(const CpuCall<plan::OpKind::squared_sum>& c) {
@@ -216,10 +194,7 @@ void run_squared_sum(const CpuCall<plan::OpKind::squared_sum>& c) {
 }  // namespace
 
 CpuRows pointwise_ops() {
-  static constexpr CpuRow kRows[] = {row<run_activation>, row<run_activation_backward>,
-                                     row<run_column_sum>, row<run_period_sum>,
-                                     row<run_zero>,       row<run_cast>,
-                                     row<run_copy>,       row<run_squared_sum>};
+  static constexpr CpuRow kRows[] = {row<run_zero>, row<run_cast>, row<run_copy>, row<run_squared_sum>};
   return kRows;
 }
 

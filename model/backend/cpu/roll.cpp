@@ -1,6 +1,5 @@
 // From one step of a roll-out to the next: a predicted row is [p][p][C'], a row that is read [C][p][p], with
 // several times among the channels C if the net has a history.
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -78,27 +77,6 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
         write(carried, s.act, begin + of_a_time * area + i, read(patches, s.act, begin + i));
     }
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_roll(const CpuCall<plan::OpKind::roll>& c) {
-  roll(patch_of(c.a.image, c.type_out("patches")), {c.a.predicted, c.a.history, c.type_in("prediction")},
-       c.in("prediction"), c.in("before"), c.in("forcing"), c.out("patches"));
-}
-
-void run_unroll(const CpuCall<plan::OpKind::unroll>& c) {
-  unroll(patch_of(c.a.image, c.type_in("patches")), {c.a.predicted, c.a.history, c.type_out("prediction")},
-         c.in("patches"), c.out("prediction"), c.out("carried"));
-}
-
-}  // namespace
-
-CpuRows roll_ops() {
-  static constexpr CpuRow kRows[] = {row<run_roll>, row<run_unroll>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -229,6 +229,38 @@ void run_loss_backward(const CudaCall<plan::OpKind::loss_backward>& c) {
                 backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.stream);
 }
 
+CudaRows shared_ops() {
+  using L = CudaLaunch;
+  static constexpr CudaRow kRows[] = {row<run_residual_norm<residual_norm, L>>,
+                                      row<run_residual_norm_backward<residual_norm_backward, L>>,
+                                      row<run_norm_residual<norm_residual, L>>,
+                                      row<run_norm_residual_backward<norm_residual_backward, L>>,
+                                      row<run_rms_norm<rms_norm, L>>,
+                                      row<run_rms_norm_backward<rms_norm_backward, L>>,
+                                      row<run_residual_add<residual_add, L>>,
+                                      row<run_activation<activation, L>>,
+                                      row<run_activation_backward<activation_backward, L>>,
+                                      row<run_column_sum<column_sum, L>>,
+                                      row<run_period_sum<period_sum, L>>,
+                                      row<run_swap<cuda::swap, L>>,
+                                      row<run_patch_gather<patch_gather, L>>,
+                                      row<run_roll<roll, L>>,
+                                      row<run_unroll<unroll, L>>,
+                                      row<run_gather<gather, L>>,
+                                      row<run_segment_sum<segment_sum, L>>,
+                                      row<run_rotary<rotary, L>>,
+                                      row<run_rotary_backward<rotary, L>>,
+                                      row<run_latent_heads<latent_heads, L>>,
+                                      row<run_latent_heads_backward<latent_heads_backward, L>>,
+                                      row<run_embedding<embedding, L>>,
+                                      row<run_embedding_backward<embedding_backward, L>>,
+                                      row<run_cross_entropy_max<cross_entropy_max, L>>,
+                                      row<run_cross_entropy_sums<cross_entropy_sums, L>>,
+                                      row<run_route<route, L>>,
+                                      row<run_dispatch<gather, L>>};
+  return kRows;
+}
+
 CudaRows library_ops() {
   static constexpr CudaRow kRows[] = {
       row<run_fetch>,           row<run_gemm>,      row<run_attention>, row<run_attention_backward>,
@@ -239,9 +271,9 @@ CudaRows library_ops() {
 }  // namespace
 
 const OpFunctions<CudaLaunch>& cuda_ops() {
-  static const OpFunctions<CudaLaunch> all = {
-      library_ops(),  class_ops(), column_ops(),    dropout_ops(),   expert_ops(),   graph_ops(), image_ops(),
-      language_ops(), norm_ops(),  optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops()};
+  static const OpFunctions<CudaLaunch> all = {library_ops(),   shared_ops(),   class_ops(),
+                                              dropout_ops(),   expert_ops(),   language_ops(),
+                                              optimizer_ops(), pointwise_ops()};
   return all;
 }
 

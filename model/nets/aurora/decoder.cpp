@@ -96,12 +96,11 @@ void Decoder::place(const std::string& path, bool back, const plan::View& part, 
                 V = n_.upper_variables();
   const auto copy = [&](const std::string& which, int64_t fields, int64_t step, int64_t row, int64_t of_part,
                         int64_t of_pred) {
-    plan::CopyAttrs a{.run = 1, .extent = {B_ * L_, fields, p2}};
-    const int64_t in_part[3] = {row, step, 1}, in_pred[3] = {C * p2, 1, C};
-    for (int i = 0; i < 3; ++i) {
-      a.from[i] = back ? in_pred[i] : in_part[i];
-      a.to[i] = back ? in_part[i] : in_pred[i];
-    }
+    const std::array<int64_t, 3> in_part = {row, step, 1}, in_pred = {C * p2, 1, C};
+    const plan::CopyAttrs a{.run = 1,
+                            .extent = {B_ * L_, fields, p2},
+                            .from = back ? in_pred : in_part,
+                            .to = back ? in_part : in_pred};
     const plan::View here = part.slice(of_part, part.count - of_part),
                      there = pred.slice(of_pred, pred.count - of_pred);
     b_.emit<plan::OpKind::copy>(path + which, a, {back ? there : here}, {back ? here : there});

@@ -17,9 +17,8 @@ Encoder::Rows Encoder::upper_rows() const {
 void Encoder::strided(const std::string& path, const std::array<int64_t, 3>& extent, int64_t run,
                       const plan::View& from, int64_t first, const std::array<int64_t, 3>& by,
                       const plan::View& to, int64_t to_first, const std::array<int64_t, 3>& to_by) {
-  plan::CopyAttrs a{.run = run};
-  for (int i = 0; i < 3; ++i) a.extent[i] = extent[i], a.from[i] = by[i], a.to[i] = to_by[i];
-  b_.emit<plan::OpKind::copy>(path, a, {from.slice(first, from.count - first)},
+  b_.emit<plan::OpKind::copy>(path, {.run = run, .extent = extent, .from = by, .to = to_by},
+                              {from.slice(first, from.count - first)},
                               {to.slice(to_first, to.count - to_first)});
 }
 

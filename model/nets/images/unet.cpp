@@ -28,12 +28,11 @@ void emit_neighbours(plan::Builder& b, const std::string& path, const Grid& g, c
   const int64_t rows = g.batch * g.height / 2, columns = g.width / 2, n = 2 * g.D;
   for (int64_t row = 0; row < 2; ++row) {
     const int64_t at_fine = row * g.width * g.D, at_coarse = row * n;
-    plan::CopyAttrs a{.run = n, .extent = {rows, columns, 1}};
-    const int64_t of_fine[3] = {2 * g.width * g.D, n, 0}, of_coarse[3] = {columns * 2 * n, 2 * n, 0};
-    for (int i = 0; i < 3; ++i) {
-      a.from[i] = to_coarse ? of_fine[i] : of_coarse[i];
-      a.to[i] = to_coarse ? of_coarse[i] : of_fine[i];
-    }
+    const std::array<int64_t, 3> of_fine = {2 * g.width * g.D, n, 0}, of_coarse = {columns * 2 * n, 2 * n, 0};
+    const plan::CopyAttrs a{.run = n,
+                            .extent = {rows, columns, 1},
+                            .from = to_coarse ? of_fine : of_coarse,
+                            .to = to_coarse ? of_coarse : of_fine};
     const plan::View f = fine.slice(at_fine, fine.count - at_fine),
                      c = coarse.slice(at_coarse, coarse.count - at_coarse);
     b.emit<plan::OpKind::copy>(path + std::to_string(row), a, {to_coarse ? f : c}, {to_coarse ? c : f});

@@ -101,17 +101,10 @@ plan::View AttentionCore::part(const plan::View& qkv, int which, int64_t cut) co
   return qkv.slice(first / cut, qkv.count - (qkv_ - width) / cut);
 }
 
-void AttentionCore::copy(const std::string& path, const Strided& s, const plan::View& x,
-                         const plan::View& y) {
-  plan::CopyAttrs a{.run = s.n};
-  for (int d = 0; d < 3; ++d) a.extent[d] = s.extent[d], a.from[d] = s.from[d], a.to[d] = s.to[d];
-  b_.emit<plan::OpKind::copy>(path, a, {x}, {y});
-}
-
 // Copies the first n columns of this rank's rows
 void AttentionCore::columns(const std::string& path, int64_t n, const plan::View& x, int64_t ld_x,
                             const plan::View& y, int64_t ld_y) {
-  copy(path, {{R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}, n}, x, y);
+  copy(path, {n, {R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}}, x, y);
 }
 
 // Elements of every rank's rows
@@ -133,7 +126,7 @@ void AttentionCore::regroup(const std::string& path, const plan::View& by_rank, 
       const plan::View mine = by_rank.slice(at_.batch * (token + r.from) * cols, at_.batch * n);
       const plan::View there = by_sample.slice(r.place * cols, (at_.batch - 1) * whole + n);
       copy(path + "/from" + std::to_string(i) + r.name,
-           {{at_.batch, 1, 1}, {to_sample ? n : whole, 0, 0}, {to_sample ? whole : n, 0, 0}, n},
+           {n, {at_.batch, 1, 1}, {to_sample ? n : whole, 0, 0}, {to_sample ? whole : n, 0, 0}},
            to_sample ? mine : there, to_sample ? there : mine);
     }
     token += at_.token_parts[i];
@@ -265,9 +258,9 @@ void AttentionCore::cut_heads(const std::string& path, bool qkv, const plan::Vie
     const plan::View here = x.slice(first, x.count - first),
                      there = by_rank.slice(first / at_.cp, by_rank.count - first / at_.cp);
     if (cut)
-      copy(path + name, {{at_.cp, R_, count}, whole, parts, part}, here, there);
+      copy(path + name, {part, {at_.cp, R_, count}, whole, parts}, here, there);
     else
-      copy(path + name, {{at_.cp, R_, count}, parts, whole, part}, there, here);
+      copy(path + name, {part, {at_.cp, R_, count}, parts, whole}, there, here);
   };
   const std::string name = cut ? "_pack" : "_unpack";
   if (qkv && width_ == kv_) return operands(name, 0, kv_, 3);

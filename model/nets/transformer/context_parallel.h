@@ -9,7 +9,6 @@
 //   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
 //               tokens and results back (DeepSpeed Ulysses)
 #pragma once
-#include <array>
 #include <string>
 
 #include "model/nets/layers.h"
@@ -41,10 +40,6 @@ class AttentionCore {
 
  private:
   enum class Kind : uint8_t { alone, unfused, allgather, ring, ulysses };
-  struct Strided {  // blocks of n elements
-    std::array<int64_t, 3> extent, from, to;
-    int64_t n;
-  };
 
   void unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   void unfused_backward(const std::string& block, const Core& c, const plan::View& d_o,
@@ -61,7 +56,9 @@ class AttentionCore {
   plan::AttentionAttrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
   plan::AttentionAttrs attention_of_all() const;
   plan::View part(const plan::View& qkv, int which, int64_t cut = 1) const;
-  void copy(const std::string& path, const Strided& s, const plan::View& x, const plan::View& y);
+  void copy(const std::string& path, const plan::CopyAttrs& a, const plan::View& x, const plan::View& y) {
+    b_.emit<plan::OpKind::copy>(path, a, {x}, {y});
+  }
   void columns(const std::string& path, int64_t n, const plan::View& x, int64_t ld_x, const plan::View& y,
                int64_t ld_y);
   void regroup(const std::string& path, const plan::View& by_rank, const plan::View& by_sample, int64_t cols,

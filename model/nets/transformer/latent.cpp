@@ -93,9 +93,8 @@ namespace {
 // Between columns of values alone and those of attention's result, whose heads are wider
 plan::CopyAttrs of_values(int64_t rows, int64_t heads, int64_t v, int64_t wide, bool widens) {
   plan::CopyAttrs a{.run = v, .extent = {rows, heads, 1}};
-  int64_t *const narrow = widens ? a.from : a.to, *const in_wide = widens ? a.to : a.from;
-  narrow[0] = heads * v, narrow[1] = v;
-  in_wide[0] = heads * wide, in_wide[1] = wide;
+  (widens ? a.from : a.to) = {heads * v, v, 0};
+  (widens ? a.to : a.from) = {heads * wide, wide, 0};
   return a;
 }
 

@@ -24,7 +24,7 @@ void AttentionCore::to_runs(const std::string& path, int64_t n, const plan::View
   if (!runs_apart()) return columns(path, n, rows, ld, runs, n);
   for (const Run& r : runs_of(at_.at.cp))
     copy(path + (r.from > 0 ? "1" : "0"),
-         {{at_.batch, r.tokens, 1}, {at_.tokens * ld, ld, 0}, {r.tokens * n, n, 0}, n},
+         {n, {at_.batch, r.tokens, 1}, {at_.tokens * ld, ld, 0}, {r.tokens * n, n, 0}},
          rows.slice(r.from * ld, rows.count - r.from * ld), of_run(runs, r, n));
 }
 
@@ -33,7 +33,7 @@ void AttentionCore::from_runs(const std::string& path, int64_t n, const plan::Vi
   if (!runs_apart()) return columns(path, n, runs, n, rows, ld);
   for (const Run& r : runs_of(at_.at.cp))
     copy(path + (r.from > 0 ? "1" : "0"),
-         {{at_.batch, r.tokens, 1}, {r.tokens * n, n, 0}, {at_.tokens * ld, ld, 0}, n}, of_run(runs, r, n),
+         {n, {at_.batch, r.tokens, 1}, {r.tokens * n, n, 0}, {at_.tokens * ld, ld, 0}}, of_run(runs, r, n),
          rows.slice(r.from * ld, rows.count - r.from * ld));
 }
 

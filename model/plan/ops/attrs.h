@@ -6,6 +6,7 @@
 //   kind's
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,9 +18,23 @@
 #include "model/base/activation.h"
 #include "model/base/spec/settings.h"
 #include "model/base/token_runs.h"
-#include "model/plan/ops/price_class.h"
 
 namespace isobar::plan {
+
+/// How a predictor prices an op (coefficients: perfmodel/step/op_terms.h). Row kernels have a price per byte
+/// and one per floating point operation.
+enum class PriceClass : uint8_t {
+  product,
+  attention,
+  attention_backward,
+  norm,
+  activation,
+  reduction,
+  copy,
+  loss,
+  optimizer,
+  transfer  // over the network: by its algorithm
+};
 
 struct GemmAttrs {  // C[m,n] = scale A[m,k] B[k,n], + C
   int64_t m = 0, n = 0, k = 0;
@@ -221,7 +236,7 @@ struct ElementsAttrs {
 
 struct CopyAttrs {  // blocks of `run` elements
   int64_t run = 0;
-  int64_t extent[3] = {1, 1, 1}, from[3] = {}, to[3] = {};  // number of blocks, their strides in x and in y
+  std::array<int64_t, 3> extent = {1, 1, 1}, from = {}, to = {};  // number of blocks, strides in x and in y
 };
 
 struct AverageAttrs {

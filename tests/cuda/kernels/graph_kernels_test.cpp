@@ -101,9 +101,8 @@ TEST(Kernels, NormResidualIsTheCpus) {
                    gamma = random.buffer(DType::f32, cols), beta = random.buffer(DType::f32, cols);
       Buffer h(act, n), y(DType::f32, n), mean(DType::f32, rows), rstd(DType::f32, rows);
       const OnDevice dx(x), dr(r), dg(gamma), db(beta), dh(h), dy(y), dm(mean), ds(rstd);
-      norm_residual({rows, cols, 1e-5f, 0, 0, act}, dx.data(), residual ? dr.f32() : nullptr, dg.f32(),
-                    db.f32(), with_h ? dh.data() : nullptr, with_y ? dy.f32() : nullptr, dm.f32(), ds.f32(),
-                    nullptr);
+      norm_residual({rows, cols, 1e-5f, 0, act}, dx.data(), residual ? dr.f32() : nullptr, dg.f32(), db.f32(),
+                    with_h ? dh.data() : nullptr, with_y ? dy.f32() : nullptr, dm.f32(), ds.f32(), nullptr);
       cpu::norm_residual({rows, cols, 1e-5f, 0, act}, x.data(), residual ? r.f32() : nullptr, gamma.f32(),
                          beta.f32(), with_h ? h.data() : nullptr, with_y ? y.f32() : nullptr, mean.f32(),
                          rstd.f32());
@@ -132,9 +131,8 @@ TEST(Kernels, NormResidualBackwardIsTheCpus) {
       Buffer scratch(DType::f32, 3 * cols * norm_partials(rows));
       const OnDevice gx(x), gm(mean), gs(rstd), gg(gamma), gh(dh), gdx(dx), g0(sums[0]), g1(sums[1]),
           g2(sums[2]), gw(scratch);
-      norm_residual_backward({rows, cols, 1e-5f, 0, 0, act}, gx.data(), gm.f32(), gs.f32(), gg.f32(),
-                             gh.data(), gdx.data(), g0.f32(), g1.f32(), g2.f32(), accumulate, gw.f32(),
-                             nullptr);
+      norm_residual_backward({rows, cols, 1e-5f, 0, act}, gx.data(), gm.f32(), gs.f32(), gg.f32(), gh.data(),
+                             gdx.data(), g0.f32(), g1.f32(), g2.f32(), accumulate, gw.f32(), nullptr);
       cpu::norm_residual_backward({rows, cols, 1e-5f, 0, act}, x.data(), mean.f32(), rstd.f32(), gamma.f32(),
                                   dh.data(), dx.data(), sums[0].f32(), sums[1].f32(), sums[2].f32(),
                                   accumulate);

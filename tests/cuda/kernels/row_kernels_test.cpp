@@ -27,7 +27,7 @@ TEST(Kernels, ResidualNormIsTheCpus) {
       Buffer x(DType::f32, c.rows * c.cols), h(act, c.rows * c.cols), mean(DType::f32, c.rows),
           rstd(DType::f32, c.rows);
       const OnDevice dr(residual, c.shift), dy(y), dg(gamma), db(beta), dx(x), dh(h), dm(mean), ds(rstd);
-      residual_norm({c.rows, c.cols, 1e-6f, c.period, c.row0, act}, dr.f32(), c.y ? dy.data() : nullptr,
+      residual_norm({c.rows, c.cols, 1e-6f, c.period, act, c.row0}, dr.f32(), c.y ? dy.data() : nullptr,
                     dg.f32(), db.f32(), c.y ? dx.f32() : nullptr, dh.data(), dm.f32(), ds.f32(), nullptr);
       cpu::residual_norm_forward({c.rows, c.cols, 1e-6f, c.period, act, c.row0}, residual.f32(),
                                  c.y ? y.data() : nullptr, gamma.f32(), beta.f32(), c.y ? x.f32() : nullptr,
@@ -73,7 +73,7 @@ TEST(Kernels, ResidualNormBackwardIsTheCpus) {
       Buffer scratch(DType::f32, 3 * c.cols * norm_partials(c.rows));
       const OnDevice gx(x, c.shift), gm(mean), gs(rstd), gg(gamma), gh(dh), gdx(dx), gdy(dy), g0(sums[0]),
           g1(sums[1]), g2(sums[2]), gw(scratch);
-      residual_norm_backward({c.rows, c.cols, 1e-6f, 0, 0, act}, gx.f32(), gm.f32(), gs.f32(), gg.f32(),
+      residual_norm_backward({c.rows, c.cols, 1e-6f, 0, act}, gx.f32(), gm.f32(), gs.f32(), gg.f32(),
                              gh.data(), gdx.f32(), c.first, c.dy ? gdy.data() : nullptr, g0.f32(), g1.f32(),
                              c.dbias ? g2.f32() : nullptr, c.accumulate, gw.f32(), nullptr);
       cpu::residual_norm_backward({c.rows, c.cols, 1e-6f, 0, act}, x.f32(), mean.f32(), rstd.f32(),
@@ -187,7 +187,7 @@ TEST(Kernels, ResidualAddCastAndCopyAreTheCpus) {
       const Buffer y = random.buffer(from, n);
       Buffer x = random.buffer(DType::f32, n);
       const OnDevice gy(y), gx(x);
-      residual_add(n, from, gx.f32(), gy.data(), gx.f32(), nullptr);
+      residual_add(n, from, gx.f32(), gy.data(), gx.f32(), DType::f32, nullptr);
       cpu::residual_add(n, from, x.f32(), y.data(), x.f32());
       EXPECT_TRUE(gx.read(DType::f32).same_bits(x)) << "residual_add of " << n << " " << name_of(from);
       for (const DType to : kActs)
@@ -211,7 +211,7 @@ TEST(Kernels, ResidualAddCastAndCopyAreTheCpus) {
       Buffer y(t, e0 * e1 * e2 * n);
       const OnDevice gx(x), gy(y);
       const int64_t row = n + gap;
-      copy({{e0, e1, e2}, {e1 * e2 * row, e2 * row, row}, {n, e0 * n, e0 * e1 * n}, n, size_of(t)}, gx.data(),
+      copy({{e0, e1, e2}, {e1 * e2 * row, e2 * row, row}, {n, e0 * n, e0 * e1 * n}, n, t}, gx.data(),
            gy.data(), nullptr);
       cpu::copy({{e0, e1, e2}, {e1 * e2 * row, e2 * row, row}, {n, e0 * n, e0 * e1 * n}, n, t}, x.data(),
                 y.data());

@@ -12,8 +12,7 @@ namespace {
 
 struct Image {
   int64_t batch, channels, height, width, p, token0, tokens, row0, rows;
-  Patch gpu(DType act) const { return {batch, channels, height, width, p, act, token0, tokens, row0, rows}; }
-  cpu::Patch cpu(DType act) const {
+  Patch patch(DType act) const {
     return {batch, channels, height, width, p, act, token0, tokens, row0, rows};
   }
   int64_t pixels() const { return batch * channels * height * width; }
@@ -35,8 +34,8 @@ TEST(Kernels, PatchGatherIsTheCpus) {
       const Buffer image = random.buffer(DType::f32, s.pixels());
       Buffer patches(act, s.rows * s.columns());
       const OnDevice gi(image), gp(patches);
-      patch_gather(s.gpu(act), gi.f32(), gp.data(), nullptr);
-      cpu::patch_gather(s.cpu(act), image.f32(), patches.data());
+      patch_gather(s.patch(act), gi.f32(), gp.data(), nullptr);
+      cpu::patch_gather(s.patch(act), image.f32(), patches.data());
       EXPECT_TRUE(gp.read(act).same_bits(patches)) << name_of(act) << " p " << s.p;
     }
 }
@@ -60,14 +59,14 @@ TEST(Kernels, RollsAndUnrollsAsTheCpu) {
           std::memcpy(patches.data(), before.data(), static_cast<size_t>(before.bytes()));
           const OnDevice gp(prediction), gb(before), gf(forcing), go(patches), gc(carried), gk(back);
           // Overwrites the previous step's, as a push-forward does.
-          cuda::roll(s.gpu(act), {predicted, history, type}, gp.data(), go.data(), gf.f32(), go.data(),
+          cuda::roll(s.patch(act), {predicted, history, type}, gp.data(), go.data(), gf.f32(), go.data(),
                      nullptr);
-          cpu::roll(s.cpu(act), {predicted, history, type}, prediction.data(), patches.data(), forcing.f32(),
-                    patches.data());
+          cpu::roll(s.patch(act), {predicted, history, type}, prediction.data(), patches.data(),
+                    forcing.f32(), patches.data());
           EXPECT_TRUE(go.read(act).same_bits(patches))
               << name_of(act) << " p " << s.p << " history " << history;
-          cuda::unroll(s.gpu(act), {predicted, history, type}, gb.data(), gk.data(), gc.data(), nullptr);
-          cpu::unroll(s.cpu(act), {predicted, history, type}, before.data(), back.data(), carried.data());
+          cuda::unroll(s.patch(act), {predicted, history, type}, gb.data(), gk.data(), gc.data(), nullptr);
+          cpu::unroll(s.patch(act), {predicted, history, type}, before.data(), back.data(), carried.data());
           EXPECT_TRUE(gk.read(type).same_bits(back)) << name_of(act) << " p " << s.p;
           EXPECT_TRUE(gc.read(act).same_bits(carried)) << name_of(act) << " p " << s.p;
           s.channels = predicted;
@@ -125,18 +124,18 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         Buffer scratch(DType::f32, 2 * loss_columns(loss_gpu.masked) * s.channels * s.batch *
                                        loss_partials(s.batch, s.tokens));
         const OnDevice gp(pred), gt(target), gs(sums), gd(dpred), gm(metrics), gc(scalars), gw(scratch);
-        loss_sums(s.gpu(act), gp.data(), gt.f32(), gs.f32(), loss_gpu, gw.f64(), nullptr);
-        cpu::loss_sums(s.cpu(act), pred.data(), target.f32(), sums.f32(), loss_cpu);
+        loss_sums(s.patch(act), gp.data(), gt.f32(), gs.f32(), loss_gpu, gw.f64(), nullptr);
+        cpu::loss_sums(s.patch(act), pred.data(), target.f32(), sums.f32(), loss_cpu);
         const std::string what = std::string(name_of(act)) + " loss " +
                                  std::to_string(static_cast<int>(kind)) + " p " + std::to_string(s.p);
         expect_near(gs.read(DType::f32), sums, 2e-6, what + " sums");
-        loss(s.gpu(act), gs.f32(), 0.25f, padding > 0 ? gc.f32() : nullptr, gm.f32(), loss_gpu, nullptr);
-        cpu::loss(s.cpu(act), sums.f32(), 0.25f, metrics.f32(), metrics.f32() + 1, loss_cpu, padding);
+        loss(s.patch(act), gs.f32(), 0.25f, padding > 0 ? gc.f32() : nullptr, gm.f32(), loss_gpu, nullptr);
+        cpu::loss(s.patch(act), sums.f32(), 0.25f, metrics.f32(), metrics.f32() + 1, loss_cpu, padding);
         expect_near(gm.read(DType::f32), metrics, 2e-6, what + " metrics");
         for (const bool scaled : {false, true}) {
-          loss_backward(s.gpu(act), gp.data(), gt.f32(), gs.f32(), 0.5f, scaled ? gc.f32() : nullptr,
+          loss_backward(s.patch(act), gp.data(), gt.f32(), gs.f32(), 0.5f, scaled ? gc.f32() : nullptr,
                         gd.data(), loss_gpu, nullptr);
-          cpu::loss_backward(s.cpu(act), pred.data(), target.f32(), sums.f32(), scaled ? 0.5f * 1024 : 0.5f,
+          cpu::loss_backward(s.patch(act), pred.data(), target.f32(), sums.f32(), scaled ? 0.5f * 1024 : 0.5f,
                              dpred.data(), loss_cpu);
           expect_near(gd.read(act), dpred, tolerance(act), what + " gradient");
         }
@@ -168,19 +167,18 @@ TEST(Kernels, CrossEntropyIsTheCpus) {
         const OnDevice gx(logits), gl(labels), gm(largest), gs(sums), gd(dlogits), go(metrics), gc(scalars),
             gw(scratch);
         const Classes c{rows, cols, act, type, column0};
-        const cpu::Classes k{rows, cols, act, type, column0};
         const std::string what =
             std::string(name_of(act)) + " " + std::to_string(rows) + " x " + std::to_string(cols);
         cross_entropy_max(c, gx.data(), gm.f32(), nullptr);
-        cpu::cross_entropy_max(k, logits.data(), largest.f32());
+        cpu::cross_entropy_max(c, logits.data(), largest.f32());
         EXPECT_TRUE(gm.read(DType::f32).same_bits(largest)) << what;
         cross_entropy_sums(c, gx.data(), gl.data(), gm.f32(), gs.f32(), nullptr);
-        cpu::cross_entropy_sums(k, logits.data(), labels.data(), largest.f32(), sums.f32());
+        cpu::cross_entropy_sums(c, logits.data(), labels.data(), largest.f32(), sums.f32());
         expect_near(gs.read(DType::f32), sums, 2e-6, what + " sums");
         cross_entropy(c, gx.data(), gl.data(), gm.f32(), gs.f32(), 0.25f, gc.f32(), gd.data(), go.f32(), true,
                       gw.f32(), nullptr);
         const float slope = act == DType::f16 ? 0.25f * 512 : 0.25f;
-        cpu::cross_entropy(k, logits.data(), labels.data(), largest.f32(), sums.f32(), 0.25f, slope, padding,
+        cpu::cross_entropy(c, logits.data(), labels.data(), largest.f32(), sums.f32(), 0.25f, slope, padding,
                            dlogits.data(), metrics.f32(), metrics.f32() + 1);
         expect_near(gd.read(act), dlogits, tolerance(act), what + " gradient");
         expect_near(go.read(DType::f32), metrics, 2e-6, what + " metrics");

@@ -9,12 +9,14 @@
 #include <span>
 #include <string>
 
+#include "model/backend/shapes.h"
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
 #include "model/base/spec/settings.h"
-#include "model/base/token_runs.h"
 
 namespace isobar::cpu {
+
+using namespace shapes;
 
 // ---- gemm.cpp ---------------------------------------------------------------------------------------------
 struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
@@ -80,14 +82,6 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
 int64_t attention_workspace(const Attention& a, bool backward, int threads);  // bytes
 
 // ---- norm.cpp ---------------------------------------------------------------------------------------------
-struct ResidualNorm {
-  int64_t rows, cols;
-  float eps;
-  int64_t period;  // residual row of row r is (row0 + r) % period (learned positions); 0 = r itself
-  DType act;
-  int64_t row0 = 0;
-  DType stream = DType::f32;  // of residual, x_out and dx: f32, or act
-};
 // x_out = residual + y (without the norm: residual_add); h = LayerNorm(x_out) * gamma + beta. residual [rows
 // or period, cols] stream, y [rows, cols] act (nullptr: x_out = residual, not written), x_out stream, h act,
 // mean and rstd [rows] f32
@@ -112,21 +106,6 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
                             float* dbias, bool accumulate);
 
 // ---- rms_norm.cpp (Zhang 2019) ----------------------------------------------------------------------------
-struct RmsNorm {
-  int64_t rows, cols;
-  float eps;
-  DType act, stream;  // stream: of residual, x and dx: f32, or act
-  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh); 0: rows follow
-  // one another
-  int64_t heads = 1, ld_x = 0, ld_h = 0;
-  int64_t in_x(int64_t row) const { return place(row, ld_x); }
-  int64_t in_h(int64_t row) const { return place(row, ld_h); }
-
- private:
-  int64_t place(int64_t row, int64_t ld) const {
-    return ld == 0 ? row * cols : row / heads * ld + row % heads * cols;
-  }
-};
 // x = residual + y; h = x rstd gamma with rstd = 1 / sqrt(mean(x^2) + eps). Operands as in
 // residual_norm_forward; y nullptr: x = residual, not written
 void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
@@ -145,22 +124,11 @@ void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const
                      const float* scale = nullptr, float* dscale = nullptr);
 
 // ---- rotary.cpp: rotary position embedding (Su 2021), halves of a head as in GPT-NeoX and Llama -----------
-struct Rotary {
-  int64_t rows, cols, ld;  // the first cols of each row of ld are heads
-  int64_t d, tokens;       // of a head, even; row r is at position r % tokens
-  DType act;
-};
 // x [rows, ld] act in place: of a head (a, b), each d/2 wide, (a cos - b sin, b cos + a sin), or with -sin
 // if `backward`. table [tokens, 2, d/2] f32: cosines, then sines, of a position
 void rotary(const Rotary& p, bool backward, const float* table, void* x);
 
 // ---- latent_heads.cpp: heads of latent attention (DeepSeek-V2) -------------------------------------------
-struct LatentHeads {
-  int64_t rows, heads, nope, rope, v;  // columns of a head: nope + rope of queries and keys, v of values
-  int64_t ld_key, tokens;              // row r is at position r % tokens
-  DType act;
-  int64_t qk() const { return nope + rope; }
-};
 // qkv [rows, 3 heads qk] from q [rows, heads, nope + rope], kv [rows, heads, nope + v] and the heads' common
 // key [rows, rope] (lines of ld_key): rope columns are turned as rotary turns a head; values are followed by
 // zeros. table [tokens, 2, rope/2]
@@ -170,48 +138,15 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
                            void* dkey);
 
 // ---- embedding.cpp ----------------------------------------------------------------------------------------
-struct Embedding {
-  int64_t rows, cols;
-  int64_t first, words;  // the table's first word, and their number; other words' rows are 0
-  TokenRuns tokens;      // row r is at position tokens.place(r % tokens.size())
-  DType table, act;
-};
 // x [rows, cols] act = table[word - first] + positions[position]; table [words, cols] and positions (may be
 // nullptr) [all tokens, cols] in `table`, words [rows] i32
 void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x);
 // dtable [words, cols] and dpositions [positions, cols] f32 (either may be nullptr): sums of dx (act) over
 // the rows of a word, of a position, in the order of rows; `adds`: to what they hold
-struct AddsTo {
-  bool table, positions;
-};
 void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
                         float* dpositions, int64_t positions, AddsTo adds);
 
 // ---- experts.cpp: mixtures of experts ---------------------------------------------------------------------
-struct Route {
-  int64_t rows, experts, top;  // top: experts of a row
-  int64_t tokens, sample;      // rows of a sample, and its tokens on all ranks
-  bool normalised;             // weights of a row sum to `factor`
-  float balance = 0, z = 0;    // backward: factors of the losses of a sample, of a token
-  float factor = 1;
-  bool sigmoid = false;  // scores are sigmoids of the logits, not a softmax
-  // Rows choose among the top_groups groups whose two best experts have the largest sums.
-  int64_t groups = 1, top_groups = 1;
-  int64_t capacity = 0;      // copies of a sample that an expert takes, the first ones; 0: all
-  int64_t ranks_before = 0;  // that hold earlier rows of the samples
-};
-// Routing of rows by their logits [rows, experts]. Copies are sorted by expert, of one expert by row, and
-// those that no expert takes come behind all others, in the same order; rows choose larger logits first, of
-// equal ones the first.
-struct Routing {
-  int32_t* order;    // [copies] row of a copy
-  int32_t* place;    // [rows, top] copy of a row's choice
-  int32_t* chosen;   // [rows, top] its expert
-  int32_t* offsets;  // [experts + 1] first copy of an expert; backward: nullptr if all copies are taken
-  float* weights;    // [copies]
-  float* lse;        // [rows] log of the sum of exponentials, or of sigmoids
-  float* sums;       // [samples, 2, experts]: copies, sums of probabilities
-};
 // bias [experts] (may be nullptr) is added to sigmoids for the choice; counts [ranks, samples, 2, experts]
 // (needed with ranks_before): sums of each rank
 void route(const Route& r, const float* logits, const float* bias, const float* counts, const Routing& to);
@@ -233,19 +168,10 @@ void grouped_gemm(const Gemm& g, int64_t groups, const int32_t* offsets, const v
                   void* C);
 
 // ---- graph.cpp: rows by constant indices, shared by all samples of a batch --------------------------------
-struct Gather {
-  int64_t batch, rows, cols;  // rows: of a sample, as in the tables
-  int64_t table_rows, table2_rows;
-  DType act, base;  // of the tables and y; of the base: act or f32
-};
 // y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base, and table2 with index2, may be
 // nullptr; y may be the base. An index below 0 adds nothing.
 void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
             const int32_t* index2, void* y);
-struct SegmentSum {
-  int64_t batch, rows, cols, segments;  // rows and segments of a sample
-  DType act;
-};
 // y[b, s] = sum of x[b, order[i]] for i from offsets[s] to offsets[s + 1], in f32 and in this order; order
 // nullptr: i itself
 void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y);
@@ -260,11 +186,6 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
 // dpos[period, cols] = sum over r of dx[r, :] with (row0 + r) % period; zero if no row falls there
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
                 bool accumulate);
-// y[i,j,k, 0:n] = x[i,j,k, 0:n] for i, j, k below extent; strides in elements of t, runs of n are contiguous
-struct Copy {
-  int64_t extent[3], from[3], to[3], n;
-  DType t;
-};
 void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
 void cast_add(int64_t n, DType from, DType to, const void* x, void* y);  // y += x, summed in f32
@@ -275,22 +196,8 @@ void normalise(int64_t n, const float* x, const float* mean, const float* std, f
 double squared_sum(int64_t n, const void* x, DType t = DType::f32);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
-// A rank may hold only `rows` of the batch*tokens rows, from row0 on; a sample's rows are its tokens from
-// token0 on, row-major over the image's patches.
-struct Patch {
-  int64_t batch, channels, height, width, p;
-  DType act;
-  int64_t token0, tokens, row0, rows;
-};
 // image f32 [B,C,H,W] -> patches act [rows, C*p*p], columns (c, row, col): im2col with stride p
 void patch_gather(const Patch& s, const float* image, void* patches);
-
-/// Roll-out: a Patch's channels are `history` times, oldest first; the first `predicted` channels of each are
-/// predicted, in `type`.
-struct Roll {
-  int64_t predicted, history;
-  DType type;
-};
 /// patches [rows, C p p]: the newest time is the prediction [rows, p p C'] with the other channels from
 /// forcing [B, C / history - C', H, W]; the older times are those of `before` without its oldest (may be in
 /// place).
@@ -338,12 +245,6 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
                    void* dpred, const Loss& l = {});
 
 // ---- cross_entropy.cpp: -log softmax(logits)[label] of each row -------------------------------------------
-struct Classes {
-  int64_t rows, cols;
-  DType act = DType::f32, labels = DType::f32;  // labels: i32 or whole numbers in f32
-  int64_t column0 = 0;  // class of the first column; labels of other classes add nothing
-  int64_t padding = 0;  // last columns that are no classes: their gradient is 0
-};
 // largest [rows] (-infinity: no column is a class); NaN where a logit is NaN
 void cross_entropy_max(const Classes& c, const void* logits, float* largest);
 // sums [2, rows]: of exp(logit - largest); the label's logit - largest, 0 if another rank holds it

@@ -116,20 +116,6 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights) {
 
 namespace {
 
-template <plan::OpKind K>
-Classes classes_of(const CpuCall<K>& c, DType labels = DType::f32) {
-  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0, c.a.padding};
-}
-
-void run_cross_entropy_max(const CpuCall<plan::OpKind::cross_entropy_max>& c) {
-  cross_entropy_max(classes_of(c), c.in("logits"), c.out("largest"));
-}
-
-void run_cross_entropy_sums(const CpuCall<plan::OpKind::cross_entropy_sums>& c) {
-  cross_entropy_sums(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                     c.out("sums"));
-}
-
 void run_cross_entropy(const CpuCall<plan::OpKind::cross_entropy>& c) {
   const float* const scalars = c.in("scalars");
   const bool scaled = c.type_in("logits") == DType::f16;  // fp16's loss is
@@ -143,8 +129,7 @@ void run_cross_entropy(const CpuCall<plan::OpKind::cross_entropy>& c) {
 }  // namespace
 
 CpuRows class_ops() {
-  static constexpr CpuRow kRows[] = {row<run_cross_entropy_max>, row<run_cross_entropy_sums>,
-                                     row<run_cross_entropy>};
+  static constexpr CpuRow kRows[] = {row<run_cross_entropy>};
   return kRows;
 }
 

@@ -2,7 +2,7 @@
 // number of threads does not matter.
 #include <cstring>
 
-#include "model/backend/cpu/cpu_ops.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/widen.h"
 
 namespace isobar::cpu {
@@ -63,30 +63,6 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
       if (dpositions != nullptr) add_row(p, dx, r, columns, dpositions + position * p.cols);
     }
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_embedding(const CpuCall<plan::OpKind::embedding>& c) {
-  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
-             c.type_in("table"), c.type_out("x")},
-            c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"));
-}
-
-void run_embedding_backward(const CpuCall<plan::OpKind::embedding_backward>& c) {
-  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
-                      DType::f32, c.type_in("dx")},
-                     c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),
-                     c.view_out("dpositions").count / c.a.cols, {c.a.accumulate, !c.a.first});
-}
-
-}  // namespace
-
-CpuRows embedding_ops() {
-  static constexpr CpuRow kRows[] = {row<run_embedding>, row<run_embedding_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -254,30 +254,12 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 
 namespace {
 
-Route route_of(const plan::RouteAttrs& a) {
-  return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
-          a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
-}
-
-void run_route(const CpuCall<plan::OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
-        {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
-         c.out("sums")});
-}
-
 void run_route_backward(const CpuCall<plan::OpKind::route_backward>& c) {
   const float* const scalars = c.in("scalars");
   const DType act = c.type_out("dlogits");
-  const Routing routing{.order = nullptr,
-                        .place = c.in("place"),
-                        .chosen = c.in("chosen"),
-                        .offsets = c.in("offsets"),
-                        .weights = c.in("weights"),
-                        .lse = c.in("lse"),
-                        .sums = c.in("sums")};
   const float scale = act == DType::f16 && scalars ? scalars[plan::kLossScale] : 1;
-  route_backward(route_of(c.a), c.in("logits"), routing, c.in("dweights"), scale, padding_of(scalars), act,
-                 c.out("dlogits"));
+  route_backward(route_of(c.a), c.in("logits"), routing_of(c), c.in("dweights"), scale, padding_of(scalars),
+                 act, c.out("dlogits"));
 }
 
 void run_router_metrics(const CpuCall<plan::OpKind::router_metrics>& c) {
@@ -309,12 +291,6 @@ void run_expert_offsets(const CpuCall<plan::OpKind::expert_offsets>& c) {
   }
 }
 
-void run_dispatch(const CpuCall<plan::OpKind::dispatch>& c) {
-  const DType act = c.type_in("x");
-  gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
-         nullptr, c.out("y"));
-}
-
 void run_combine(const CpuCall<plan::OpKind::combine>& c) {
   const int32_t* const offsets = c.in("offsets");
   const int64_t end = offsets ? offsets[c.view_in("offsets").count - 1] : c.a.rows * c.a.top;
@@ -330,9 +306,8 @@ void run_grouped_gemm(const CpuCall<plan::OpKind::grouped_gemm>& c) {
 }  // namespace
 
 CpuRows expert_ops() {
-  static constexpr CpuRow kRows[] = {row<run_route>,      row<run_route_backward>, row<run_router_metrics>,
-                                     row<run_shift_bias>, row<run_expert_offsets>, row<run_dispatch>,
-                                     row<run_combine>,    row<run_grouped_gemm>};
+  static constexpr CpuRow kRows[] = {row<run_route_backward>, row<run_router_metrics>, row<run_shift_bias>,
+                                     row<run_expert_offsets>, row<run_combine>,        row<run_grouped_gemm>};
   return kRows;
 }
 

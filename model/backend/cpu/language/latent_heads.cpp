@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -95,31 +94,6 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
     for (int64_t h = 0; h < p.heads; ++h) row.add(dqkv, of_k + h * d + p.nope);
     row.turn(angles, -1, dkey, r * p.ld_key);
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-LatentHeads heads_of(const plan::LatentAttrs& a, DType act) {
-  return {a.rows, a.heads, a.nope, a.rope, a.v, a.ld, a.tokens, act};
-}
-
-void run_latent_heads(const CpuCall<plan::OpKind::latent_heads>& c) {
-  latent_heads(heads_of(c.a, c.type_out("qkv")), c.in("table"), c.in("q"), c.in("kv"), c.in("key"),
-               c.out("qkv"));
-}
-
-void run_latent_heads_backward(const CpuCall<plan::OpKind::latent_heads_backward>& c) {
-  latent_heads_backward(heads_of(c.a, c.type_in("dqkv")), c.in("table"), c.in("dqkv"), c.out("dq"),
-                        c.out("dkv"), c.out("dkey"));
-}
-
-}  // namespace
-
-CpuRows latent_ops() {
-  static constexpr CpuRow kRows[] = {row<run_latent_heads>, row<run_latent_heads_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

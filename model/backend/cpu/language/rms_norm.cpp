@@ -1,5 +1,4 @@
 // Residual add + RMSNorm: threads own rows; backward's column sum is added in thread order.
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -26,31 +25,6 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
     if (dgamma != nullptr)
       sum_parts(partials, stride, threads, share(p.cols, t, threads, 16), dgamma, accumulate);
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-RmsNorm norm_of(const plan::NormAttrs& a, DType act, DType stream) {
-  return {a.rows, a.cols, a.eps, act, stream, a.heads, a.ld_x, a.ld_h};
-}
-
-void run_rms_norm(const CpuCall<plan::OpKind::rms_norm>& c) {
-  rms_norm(norm_of(c.a, c.type_out("h"), c.type_in("residual")), c.in("residual"), c.in("y"), c.in("gamma"),
-           c.out("x"), c.out("h"), c.out("rstd"));
-}
-
-void run_rms_norm_backward(const CpuCall<plan::OpKind::rms_norm_backward>& c) {
-  rms_norm_backward(norm_of(c.a, c.type_in("dh"), c.type_in("x")), c.in("x"), c.in("rstd"), c.in("gamma"),
-                    c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"), c.a.accumulate);
-}
-
-}  // namespace
-
-CpuRows rms_norm_ops() {
-  static constexpr CpuRow kRows[] = {row<run_rms_norm>, row<run_rms_norm_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

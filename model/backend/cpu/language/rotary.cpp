@@ -1,5 +1,4 @@
 // Rotary position embedding: threads own rows.
-#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -11,29 +10,6 @@ void rotary(const Rotary& p, bool backward, const float* table, void* x) {
     const Range r = share(p.rows, t, threads);
     kernel(p, r.begin, r.end, table, x);
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-Rotary rotary_of(const plan::RotaryAttrs& a, DType act) {
-  return {a.rows, a.cols, a.ld, a.d, a.tokens, act};
-}
-
-void run_rotary(const CpuCall<plan::OpKind::rotary>& c) {
-  rotary(rotary_of(c.a, c.type_out("qk")), false, c.in("table"), c.out("qk"));
-}
-
-void run_rotary_backward(const CpuCall<plan::OpKind::rotary_backward>& c) {
-  rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"));
-}
-
-}  // namespace
-
-CpuRows rotary_ops() {
-  static constexpr CpuRow kRows[] = {row<run_rotary>, row<run_rotary_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -31,14 +31,10 @@ void run_average(const CpuCall<plan::OpKind::average>& c) {
   average(c.a.count, c.a.rate, c.in("param"), c.out("average"));
 }
 
-void run_swap(const CpuCall<plan::OpKind::swap>& c) {
-  swap(c.a.count, c.out("x"), c.out("y"));
-}
-
 }  // namespace
 
 CpuRows average_ops() {
-  static constexpr CpuRow kRows[] = {row<run_average>, row<run_swap>};
+  static constexpr CpuRow kRows[] = {row<run_average>};
   return kRows;
 }
 

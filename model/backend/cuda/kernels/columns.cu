@@ -1,7 +1,7 @@
 // Passes over a matrix with column sums. A block of 32 x 8 threads owns 32 packs of columns and every eighth
 // row of its share; sums are added in shared memory, then across blocks in add_partials, in a fixed order.
 #include "model/backend/cuda/kernels/activation.cuh"
-#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
@@ -96,19 +96,6 @@ __global__ void __launch_bounds__(256)
   store<V>(dpos + position * cols + col, sum);
 }
 
-// launch(T, V) with the widest packs that the operands allow
-template <class Launch>
-void by_pack(DType t, bool aligned, int64_t cols, const Launch& launch) {
-  by_type(t, [&](auto type) {
-    using T = decltype(type);
-    constexpr int kWide = 16 / sizeof(T);
-    if (aligned && cols % kWide == 0)
-      launch(type, std::integral_constant<int, kWide>());
-    else
-      launch(type, std::integral_constant<int, 1>());
-  });
-}
-
 }  // namespace
 
 void add_partials(int parts, int outs, int64_t cols, const float* partials, const Sums& sums, bool accumulate,
@@ -122,14 +109,13 @@ void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, co
                          void* du, float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
-  by_pack(act, on_16_bytes(u, dg, du), cols, [&](auto type, auto width) {
+  by_widest_pack(act, cols, on_16_bytes(u, dg, du), [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
     by_activation(f, [&](auto by_function) {
       launch(activation_backward_kernel<T, V, by_function()>, blocks, dim3(kAcross, kDown), 0, stream, rows,
-             static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du),
-             workspace);
+             static_cast<int>(cols), u, dg, du, workspace);
     });
   });
   if (dbias != nullptr) add_partials(partials, 1, cols, workspace, {{dbias}}, accumulate, stream);
@@ -139,12 +125,12 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
                 float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
-  by_pack(t, on_16_bytes(x), cols, [&](auto type, auto width) {
+  by_widest_pack(t, cols, on_16_bytes(x), [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
-    launch(column_sum_kernel<T, V>, blocks, dim3(kAcross, kDown), 0, stream, rows, static_cast<int>(cols),
-           static_cast<const T*>(x), workspace);
+    launch(column_sum_kernel<T, V>, blocks, dim3(kAcross, kDown), 0, stream, rows, static_cast<int>(cols), x,
+           workspace);
   });
   add_partials(partials, 1, cols, workspace, {{sum}}, accumulate, stream);
 }
@@ -152,39 +138,12 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
                 bool accumulate, cudaStream_t stream) {
   if (period == 0 || cols == 0) return;
-  by_pack(DType::f32, on_16_bytes(dx, dpos), cols, [&](auto type, auto width) {
-    if constexpr (sizeof(type) == 4) {
-      constexpr int V = width();
-      const dim3 blocks(grid(period), grid(ceil_div(cols, 256 * V)));
-      launch(period_sum_kernel<V>, blocks, 256, 0, stream, rows, static_cast<int>(cols), period, row0, dx,
-             dpos, accumulate);
-    }
+  by_pack<4>(cols % 4 == 0 && on_16_bytes(dx, dpos), [&](auto width) {
+    constexpr int V = width();
+    const dim3 blocks(grid(period), grid(ceil_div(cols, 256 * V)));
+    launch(period_sum_kernel<V>, blocks, 256, 0, stream, rows, static_cast<int>(cols), period, row0, dx, dpos,
+           accumulate);
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_activation_backward(const CudaCall<plan::OpKind::activation_backward>& c) {
-  activation_backward(c.a.function, c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
-                      c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);
-}
-
-void run_column_sum(const CudaCall<plan::OpKind::column_sum>& c) {
-  column_sum(c.a.rows, c.a.cols, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate, c.workspace(),
-             c.stream);
-}
-
-void run_period_sum(const CudaCall<plan::OpKind::period_sum>& c) {
-  period_sum(c.a.rows, c.a.cols, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate, c.stream);
-}
-
-}  // namespace
-
-CudaRows column_ops() {
-  static constexpr CudaRow kRows[] = {row<run_activation_backward>, row<run_column_sum>, row<run_period_sum>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

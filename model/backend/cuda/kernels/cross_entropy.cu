@@ -131,7 +131,7 @@ void by_label(DType t, const void* labels, F&& f) {
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream) {
   by_type(c.act, [&](auto type) {
     using T = decltype(type);
-    launch(max_kernel<T>, blocks_of(c), kThreads, 0, stream, c, static_cast<const T*>(logits), largest);
+    launch(max_kernel<T>, blocks_of(c), kThreads, 0, stream, c, logits, largest);
   });
 }
 
@@ -140,8 +140,7 @@ void cross_entropy_sums(const Classes& c, const void* logits, const void* labels
   by_type(c.act, [&](auto type) {
     using T = decltype(type);
     by_label(c.labels, labels, [&]<class L>(const L* of) {
-      launch(classes_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, static_cast<const T*>(logits), of,
-             largest, sums);
+      launch(classes_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, logits, of, largest, sums);
     });
   });
 }
@@ -152,9 +151,8 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
   by_type(c.act, [&](auto type) {
     using T = decltype(type);
     by_label(c.labels, labels, [&]<class L>(const L* of) {
-      launch(gradient_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, static_cast<const T*>(logits), of,
-             largest, sums, weight, c.act == DType::f16 ? scalars : nullptr, static_cast<T*>(dlogits),
-             workspace);
+      launch(gradient_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, logits, of, largest, sums, weight,
+             c.act == DType::f16 ? scalars : nullptr, dlogits, workspace);
     });
   });
   launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, c.tokens, weight, workspace, scalars,
@@ -165,20 +163,6 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
 
 namespace {
 
-template <plan::OpKind K>
-Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
-  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0, c.a.padding, c.a.tokens};
-}
-
-void run_cross_entropy_max(const CudaCall<plan::OpKind::cross_entropy_max>& c) {
-  cross_entropy_max(classes_of(c), c.in("logits"), c.out("largest"), c.stream);
-}
-
-void run_cross_entropy_sums(const CudaCall<plan::OpKind::cross_entropy_sums>& c) {
-  cross_entropy_sums(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                     c.out("sums"), c.stream);
-}
-
 void run_cross_entropy(const CudaCall<plan::OpKind::cross_entropy>& c) {
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
                 c.in("sums"), c.a.weight, c.in("scalars"), c.out("dlogits"), c.out("metrics"),
@@ -188,8 +172,7 @@ void run_cross_entropy(const CudaCall<plan::OpKind::cross_entropy>& c) {
 }  // namespace
 
 CudaRows class_ops() {
-  static constexpr CudaRow kRows[] = {row<run_cross_entropy_max>, row<run_cross_entropy_sums>,
-                                      row<run_cross_entropy>};
+  static constexpr CudaRow kRows[] = {row<run_cross_entropy>};
   return kRows;
 }
 

@@ -1,8 +1,8 @@
-// The GPU's functions by kind of op: each file of kernels ends with those of its kinds; libraries' are in
-// cuda_backend.cpp, which collects them all.
+// The GPU's functions by kind of op: cuda_backend.cpp has those of libraries and those whose kernels take the
+// CPU's operands, too, and collects the others, with which files of kernels end.
 #pragma once
 #include "model/backend/cuda/kernels/kernels.h"
-#include "model/backend/op_call.h"
+#include "model/backend/shared_ops.h"
 
 namespace isobar::cuda {
 
@@ -19,16 +19,20 @@ struct CudaLaunch {
     if (!v) throw std::logic_error(op.path + ": the plan was made without the GPU's workspaces");
     return Address(backend.at(v, slot));
   }
+  template <class Kernel, class... Operands>
+  void run(Kernel* kernel, const Operands&... operands) const {
+    kernel(operands..., stream);
+  }
+  template <class Kernel, class... Operands>
+  void run_in_workspace(Kernel* kernel, const Operands&... operands) const {
+    kernel(operands..., workspace(), stream);
+  }
 };
 template <plan::OpKind K>
 using CudaCall = OpCall<K, CudaLaunch>;
 using CudaRow = KernelRow<CudaLaunch>;
 using CudaRows = std::span<const CudaRow>;
 
-CudaRows class_ops(), column_ops(), dropout_ops(), expert_ops(), graph_ops(), image_ops(), language_ops(),
-    norm_ops(), optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops();
-
-// Kernels' arguments from an op's attributes
-Patch patch_of(const plan::ImageAttrs& a, DType act);
+CudaRows class_ops(), dropout_ops(), expert_ops(), language_ops(), optimizer_ops(), pointwise_ops();
 
 }  // namespace isobar::cuda

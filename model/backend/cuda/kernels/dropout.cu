@@ -71,11 +71,10 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
     if (each > 1) {
       const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(ceil_div(each, kThreads), 1024)),
                         static_cast<unsigned>(std::min<int64_t>(n, 1024)));
-      return launch(drop_runs_kernel<T>, blocks, kThreads, 0, stream, draw, scalars, first, n, each,
-                    static_cast<T*>(x));
+      return launch(drop_runs_kernel<T>, blocks, kThreads, 0, stream, draw, scalars, first, n, each, x);
     }
     launch(dropout_kernel<T>, filling_grid(ceil_div(n, 4) + 1, kThreads), kThreads, 0, stream, draw, scalars,
-           first, n, static_cast<T*>(x), mask);
+           first, n, x, mask);
   });
 }
 
@@ -84,7 +83,7 @@ void dropout_by_mask(float rate, const float* scalars, const uint8_t* mask, int6
   by_type(act, [&](auto type) {
     using T = decltype(type);
     launch(dropout_by_mask_kernel<T>, filling_grid(n, kThreads), kThreads, 0, stream, 1.0f / (1.0f - rate),
-           scalars, mask, n, static_cast<T*>(x));
+           scalars, mask, n, x);
   });
 }
 

@@ -382,7 +382,7 @@ void route_backward(const Route& p, const float* logits, const Routing& of, cons
   by_type(act, [&](auto type) {
     using T = decltype(type);
     launch(route_backward_kernel<T>, warps(p.rows), kThreads, 0, stream, p, logits, of, dweights, scalars,
-           act == DType::f16, static_cast<T*>(dlogits));
+           act == DType::f16, dlogits);
   });
 }
 
@@ -394,17 +394,10 @@ void router_metrics(const Route& p, const float* sums, float weight, const float
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
              const int32_t* taken, void* y, cudaStream_t stream) {
   if (rows * cols == 0) return;
-  by_type(act, [&](auto type) {
+  by_widest_pack(act, cols, on_16_bytes(x, y), [&](auto type, auto width) {
     using T = decltype(type);
-    constexpr int kWide = 16 / sizeof(T);
-    const auto run = [&](auto width) {
-      launch(combine_kernel<T, width()>, filling_grid(rows * cols / width(), kThreads), kThreads, 0, stream,
-             rows * cols, cols, top, static_cast<const T*>(x), place, taken, static_cast<T*>(y));
-    };
-    if (cols % kWide == 0 && on_16_bytes(x, y))
-      run(std::integral_constant<int, kWide>());
-    else
-      run(std::integral_constant<int, 1>());
+    launch(combine_kernel<T, width()>, filling_grid(rows * cols / width(), kThreads), kThreads, 0, stream,
+           rows * cols, cols, top, x, place, taken, y);
   });
 }
 
@@ -412,26 +405,8 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 
 namespace {
 
-Route route_of(const plan::RouteAttrs& a) {
-  return {a.rows, a.cols,   a.top,     a.tokens, a.sample,     a.normalised, a.balance,
-          a.z,    a.factor, a.sigmoid, a.groups, a.top_groups, a.capacity,   a.ranks_before};
-}
-
-void run_route(const CudaCall<plan::OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"), c.in("bias"), c.in("counts"),
-        {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
-         c.out("sums")},
-        c.stream);
-}
-
 void run_route_backward(const CudaCall<plan::OpKind::route_backward>& c) {
-  const Routing routing{.place = c.in("place"),
-                        .chosen = c.in("chosen"),
-                        .offsets = c.in("offsets"),
-                        .weights = c.in("weights"),
-                        .lse = c.in("lse"),
-                        .sums = c.in("sums")};
-  route_backward(route_of(c.a), c.in("logits"), routing, c.in("dweights"), c.in("scalars"),
+  route_backward(route_of(c.a), c.in("logits"), routing_of(c), c.in("dweights"), c.in("scalars"),
                  c.type_out("dlogits"), c.out("dlogits"), c.stream);
 }
 
@@ -452,12 +427,6 @@ void run_expert_offsets(const CudaCall<plan::OpKind::expert_offsets>& c) {
   launch(expert_offsets_kernel, 1, kThreads, 0, c.stream, c.a, all, offsets);
 }
 
-void run_dispatch(const CudaCall<plan::OpKind::dispatch>& c) {
-  const DType act = c.type_in("x");
-  gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
-         nullptr, c.out("y"), c.stream);
-}
-
 void run_combine(const CudaCall<plan::OpKind::combine>& c) {
   const int32_t* const offsets = c.in("offsets");  // their last: how many copies are taken
   const int32_t* const taken = offsets == nullptr ? nullptr : offsets + c.view_in("offsets").count - 1;
@@ -474,9 +443,9 @@ void run_grouped_gemm(const CudaCall<plan::OpKind::grouped_gemm>& c) {
 }  // namespace
 
 CudaRows expert_ops() {
-  static constexpr CudaRow kRows[] = {row<run_route>,      row<run_route_backward>, row<run_router_metrics>,
-                                      row<run_shift_bias>, row<run_expert_offsets>, row<run_dispatch>,
-                                      row<run_combine>,    row<run_grouped_gemm>};
+  static constexpr CudaRow kRows[] = {row<run_route_backward>, row<run_router_metrics>,
+                                      row<run_shift_bias>,     row<run_expert_offsets>,
+                                      row<run_combine>,        row<run_grouped_gemm>};
   return kRows;
 }
 

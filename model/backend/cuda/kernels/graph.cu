@@ -1,6 +1,6 @@
 // Graph networks: gathers by constant indices, and segment sums in which one thread adds a pack of columns in
 // row order: no atomics, bitwise reproducible.
-#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -81,10 +81,7 @@ void by_four(bool aligned, int64_t rows, int64_t cols, const Launch& launch) {
     return dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(rows, 8), 1 << 16)),
                 grid(ceil_div(packs, 32)));
   };
-  if (aligned && cols % 4 == 0)
-    launch(std::integral_constant<int, 4>(), blocks(cols / 4));
-  else
-    launch(std::integral_constant<int, 1>(), blocks(cols));
+  by_pack<4>(aligned && cols % 4 == 0, [&](auto width) { launch(width, blocks(cols / width())); });
 }
 
 }  // namespace
@@ -96,9 +93,8 @@ void gather(const Gather& p, const void* base, const void* table, const int32_t*
     by_flag(p.base == p.act, [&](auto same) {
       using Base = std::conditional_t<same(), T, float>;
       by_four(on_16_bytes(base, table, table2, y), p.rows, p.cols, [&](auto v, dim3 blocks) {
-        launch(gather_kernel<T, Base, v()>, blocks, kThreads, 0, stream, p, static_cast<const Base*>(base),
-               static_cast<const T*>(table), index, static_cast<const T*>(table2), index2,
-               static_cast<T*>(y));
+        launch(gather_kernel<T, Base, v()>, blocks, kThreads, 0, stream, p, base, table, index, table2,
+               index2, y);
       });
     });
   });
@@ -109,35 +105,9 @@ void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, con
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
     by_four(on_16_bytes(x, y), p.segments, p.cols, [&](auto v, dim3 blocks) {
-      launch(segment_sum_kernel<T, v()>, blocks, kThreads, 0, stream, p, static_cast<const T*>(x), offsets,
-             order, static_cast<T*>(y));
+      launch(segment_sum_kernel<T, v()>, blocks, kThreads, 0, stream, p, x, offsets, order, y);
     });
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_gather(const CudaCall<plan::OpKind::gather>& c) {
-  const DType act = c.type_in("table");
-  const auto rows = [&](const plan::View& table) { return table.count / (c.a.batch * c.a.cols); };
-  gather({c.a.batch, c.a.rows / c.a.batch, c.a.cols, rows(c.view_in("table")), rows(c.view_in("table2")), act,
-          c.in("base") ? c.type_in("base") : act},
-         c.in("base"), c.in("table"), c.in("index"), c.in("table2"), c.in("index2"), c.out("y"), c.stream);
-}
-
-void run_segment_sum(const CudaCall<plan::OpKind::segment_sum>& c) {
-  segment_sum({c.a.batch, c.a.rows / c.a.batch, c.a.cols, c.view_out("y").count / (c.a.batch * c.a.cols),
-               c.type_in("x")},
-              c.in("x"), c.in("offsets"), c.in("order"), c.out("y"), c.stream);
-}
-
-}  // namespace
-
-CudaRows graph_ops() {
-  static constexpr CudaRow kRows[] = {row<run_gather>, row<run_segment_sum>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

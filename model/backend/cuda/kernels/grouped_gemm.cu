@@ -125,8 +125,7 @@ void grouped_gemm(const GroupedGemm& p, const int32_t* offsets, const void* A, c
   const auto run = [&](auto type, auto result, auto tensor_cores) {
     using T = decltype(type);
     using R = decltype(result);
-    launch(grouped_kernel<T, R, tensor_cores()>, blocks, kGroupThreads, 0, stream, p, offsets,
-           static_cast<const T*>(A), static_cast<const T*>(B), static_cast<R*>(C));
+    launch(grouped_kernel<T, R, tensor_cores()>, blocks, kGroupThreads, 0, stream, p, offsets, A, B, C);
   };
   by_type(p.operands, [&](auto type) {
     if constexpr (sizeof(type) == 4)

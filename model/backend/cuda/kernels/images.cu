@@ -1,6 +1,6 @@
 // Patches: im2col of a convolution whose stride is its kernel.
-#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/divisor.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -33,27 +33,11 @@ void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_
   grid(s.row0 + s.rows);  // 32 bits count all rows
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
-    auto* out = static_cast<T*>(patches);
-    if (s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches))
-      launch(patches_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, by_tokens, by_across, by_p, image, out);
-    else
-      launch(patches_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, by_tokens, by_across, by_p, image, out);
+    by_pack<4>(s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches), [&](auto width) {
+      launch(patches_kernel<T, width()>, grid(s.rows), 256, 0, stream, s, by_tokens, by_across, by_p, image,
+             patches);
+    });
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_patch_gather(const CudaCall<plan::OpKind::patch_gather>& c) {
-  patch_gather(patch_of(c.a, c.type_out("patches")), c.in("image"), c.out("patches"), c.stream);
-}
-
-}  // namespace
-
-CudaRows image_ops() {
-  static constexpr CudaRow kRows[] = {row<run_patch_gather>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -8,24 +8,18 @@
 
 #include <cstdint>
 
+#include "model/backend/shapes.h"
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
 #include "model/base/spec/settings.h"
 #include "model/base/system/host_device.h"
-#include "model/base/token_runs.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar::cuda {
 
+using namespace shapes;
+
 // ---- norm.cu ----------------------------------------------------------------------------------------------
-struct ResidualNorm {
-  int64_t rows, cols;
-  float eps;
-  int64_t period;  // residual row of row r is (row0 + r) % period; 0: r itself
-  int64_t row0;
-  DType act;
-  DType stream = DType::f32;  // of residual, x and dx: f32, or act
-};
 /// x = residual + y (y null: x = residual, not written); h = LayerNorm(x) gamma + beta
 void residual_norm(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
                    const float* beta, void* x, void* h, float* mean, float* rstd, cudaStream_t stream);
@@ -45,13 +39,6 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
                             float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
 
 // ---- rms_norm.cu ------------------------------------------------------------------------------------------
-struct RmsNorm {
-  int64_t rows, cols;
-  float eps;
-  DType act, stream;
-  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh)
-  int64_t heads = 1, ld_x = cols, ld_h = cols;
-};
 void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
               float* rstd, cudaStream_t stream);
 /// dx (+)= RMSNorm'(dh), dy = dx as act (may be null), dgamma [cols] (+)= its column sums (may be null)
@@ -66,50 +53,22 @@ void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* s
             void* g, cudaStream_t stream);
 void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
                      const int32_t* held, void* du, float* dscale, cudaStream_t stream);
-struct Rotary {
-  int64_t rows, cols, ld;
-  int64_t d, tokens;
-  DType act;
-};
 void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream);
 /// Operands as in the CPU's latent_heads
-struct LatentHeads {
-  int64_t rows, heads, nope, rope, v;
-  int64_t ld_key, tokens;
-  DType act;
-};
 void latent_heads(const LatentHeads& p, const float* table, const void* q, const void* kv, const void* key,
                   void* qkv, cudaStream_t stream);
 void latent_heads_backward(const LatentHeads& p, const float* table, const void* dqkv, void* dq, void* dkv,
                            void* dkey, cudaStream_t stream);
-struct Embedding {
-  int64_t rows, cols;
-  int64_t first, words;
-  TokenRuns tokens;
-  DType table, act;
-};
 void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,
                cudaStream_t stream);
-struct AddsTo {
-  bool table, positions;
-};
 void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
                         float* dpositions, int64_t positions, AddsTo adds, cudaStream_t stream);
 
 // ---- graph.cu ---------------------------------------------------------------------------------------------
-struct Gather {
-  int64_t batch, rows, cols;  // rows: of a sample, as in the tables
-  int64_t table_rows, table2_rows;
-  DType act, base;  // of the tables and y; of the base: act or f32
-};
 /// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base and table2 may be null, y the base;
 /// an index below 0 adds nothing
 void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
             const int32_t* index2, void* y, cudaStream_t stream);
-struct SegmentSum {
-  int64_t batch, rows, cols, segments;  // rows and segments of a sample
-  DType act;
-};
 /// y[b, s] = sum of x[b, order[i]], offsets[s] <= i < offsets[s + 1], in order; order null: i itself
 void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y,
                  cudaStream_t stream);
@@ -130,30 +89,17 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
 
 // ---- pointwise.cu -----------------------------------------------------------------------------------------
 /// `of_stream`: type of the residual and x: f32, or act
-void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, cudaStream_t stream,
-                  DType of_stream = DType::f32);
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, DType of_stream,
+                  cudaStream_t stream);
 void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream);
 void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream);
-struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
-  int64_t extent[3], from[3], to[3], n;
-  int64_t element_bytes;
-};
 void copy(const Copy& c, const void* x, void* y, cudaStream_t stream);
 
 /// Finite numbers for all 16- and 32-bit types, for timing: bytes / 4 words
 void fill_noise(int64_t bytes, void* x, cudaStream_t stream);
 
 // ---- images.cu, roll.cu, loss.cu --------------------------------------------------------------------------
-struct Patch {
-  int64_t batch, channels, height, width, p;
-  DType act;
-  int64_t token0, tokens, row0, rows;
-};
 void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_t stream);
-struct Roll {  // as in backend/cpu/kernels.h
-  int64_t predicted, history;
-  DType type;
-};
 void roll(const Patch& s, const Roll& r, const void* prediction, const void* before, const float* forcing,
           void* patches, cudaStream_t stream);
 void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction, void* carried,
@@ -184,25 +130,6 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream);
 
 // ---- experts.cu, grouped_gemm.cu --------------------------------------------------------------------------
-struct Route {
-  int64_t rows, experts, top;
-  int64_t tokens, sample;
-  bool normalised;
-  float balance = 0, z = 0;
-  float factor = 1;
-  bool sigmoid = false;
-  int64_t groups = 1, top_groups = 1;
-  int64_t capacity = 0, ranks_before = 0;
-};
-struct Routing {
-  int32_t* order = nullptr;
-  int32_t* place = nullptr;
-  int32_t* chosen = nullptr;
-  int32_t* offsets = nullptr;
-  float* weights = nullptr;
-  float* lse = nullptr;
-  float* sums = nullptr;
-};
 /// bias [experts]: of sigmoids, for the choice; may be null. counts [ranks, samples, 2, experts]: sums of
 /// each rank, needed with ranks_before
 void route(const Route& r, const float* logits, const float* bias, const float* counts, const Routing& to,
@@ -225,13 +152,6 @@ void grouped_gemm(const GroupedGemm& p, const int32_t* offsets, const void* A, c
                   cudaStream_t stream);
 
 // ---- cross_entropy.cu -------------------------------------------------------------------------------------
-struct Classes {
-  int64_t rows, cols;
-  DType act, labels;
-  int64_t column0;
-  int64_t padding = 0;
-  int64_t tokens = 1;  // rows of a sample
-};
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
                         float* sums, cudaStream_t stream);

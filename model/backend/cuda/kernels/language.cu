@@ -76,18 +76,6 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows && lane == 0 && dscale != nullptr) dscale[row] = sum;
 }
 
-// f(T{}, V) with the widest packs that a row and the operands allow
-template <class F, class... P>
-void by_row_pack(DType t, int64_t cols, const F& f, const P*... operands) {
-  by_type(t, [&](auto type) {
-    constexpr int kWide = 16 / sizeof(type);
-    if (cols % kWide == 0 && on_16_bytes(operands...))
-      f(type, std::integral_constant<int, kWide>());
-    else
-      f(type, std::integral_constant<int, 1>());
-  });
-}
-
 // ---- rotary positions: a thread turns one pair ----
 
 template <class T>
@@ -246,31 +234,28 @@ void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* s
             void* g, cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
-  const auto run = [&](auto type, auto width) {
+  by_widest_pack(act, cols, on_16_bytes(u, g), [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
-    launch(swiglu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
-           static_cast<const T*>(u), scale, held, static_cast<T*>(g));
-  };
-  by_row_pack(act, cols, run, u, g);
+    launch(swiglu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols, u, scale, held,
+           g);
+  });
 }
 
 void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
                      const int32_t* held, void* du, float* dscale, cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
-  const auto run = [&](auto type, auto width) {
+  by_widest_pack(act, cols, on_16_bytes(u, dg, du), [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
-    const T *const of_u = static_cast<const T*>(u), *const of_dg = static_cast<const T*>(dg);
     if (scale == nullptr)
-      launch(swiglu_backward_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols, of_u,
-             of_dg, static_cast<T*>(du));
+      launch(swiglu_backward_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols, u, dg,
+             du);
     else
       launch(scaled_swiglu_backward_kernel<T, V>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream,
-             rows, cols, of_u, of_dg, scale, held, static_cast<T*>(du), dscale);
-  };
-  by_row_pack(act, cols, run, u, dg, du);
+             rows, cols, u, dg, scale, held, du, dscale);
+  });
 }
 
 void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream) {
@@ -278,7 +263,7 @@ void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStr
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
     launch(rotary_kernel<T>, filling_grid(p.rows * p.cols / 2, kThreads), kThreads, 0, stream, p,
-           backward ? -1.0f : 1.0f, table, static_cast<T*>(x));
+           backward ? -1.0f : 1.0f, table, x);
   });
 }
 
@@ -288,8 +273,7 @@ void latent_heads(const LatentHeads& p, const float* table, const void* q, const
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
     launch(latent_heads_kernel<T>, filling_grid(p.rows * p.heads * (p.nope + p.rope), kThreads), kThreads, 0,
-           stream, p, table, static_cast<const T*>(q), static_cast<const T*>(kv), static_cast<const T*>(key),
-           static_cast<T*>(qkv));
+           stream, p, table, q, kv, key, qkv);
   });
 }
 
@@ -300,9 +284,9 @@ void latent_heads_backward(const LatentHeads& p, const float* table, const void*
     using T = decltype(type);
     const T* const from = static_cast<const T*>(dqkv);
     launch(latent_heads_backward_kernel<T>, filling_grid(p.rows * p.heads * (p.nope + p.rope), kThreads),
-           kThreads, 0, stream, p, table, from, static_cast<T*>(dq), static_cast<T*>(dkv));
+           kThreads, 0, stream, p, table, from, dq, dkv);
     launch(latent_key_backward_kernel<T>, filling_grid(p.rows * p.rope / 2, kThreads), kThreads, 0, stream, p,
-           table, from, static_cast<T*>(dkey));
+           table, from, dkey);
   });
 }
 
@@ -313,8 +297,7 @@ void embedding(const Embedding& p, const int32_t* words, const void* table, cons
     by_type(p.table, [&](auto type_of_table) {
       using T = decltype(type);
       using W = decltype(type_of_table);
-      launch(embedding_kernel<T, W>, grid(p.rows), kThreads, 0, stream, p, words,
-             static_cast<const W*>(table), static_cast<const W*>(positions), static_cast<T*>(x));
+      launch(embedding_kernel<T, W>, grid(p.rows), kThreads, 0, stream, p, words, table, positions, x);
     });
   });
 }
@@ -327,11 +310,10 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
     if (dtable != nullptr)
-      launch(embedding_table_kernel<T>, grid(p.rows), kThreads, 0, stream, p, words,
-             static_cast<const T*>(dx), dtable);
+      launch(embedding_table_kernel<T>, grid(p.rows), kThreads, 0, stream, p, words, dx, dtable);
     if (dpositions != nullptr)
       launch(embedding_positions_kernel<T>, filling_grid(p.tokens.size() * p.cols, kThreads), kThreads, 0,
-             stream, p, static_cast<const T*>(dx), dpositions);
+             stream, p, dx, dpositions);
   });
 }
 
@@ -356,51 +338,10 @@ void run_swiglu_backward(const CudaCall<plan::OpKind::swiglu_backward>& c) {
                   c.in("scale"), held_of(c), c.out("du"), c.out("dscale"), c.stream);
 }
 
-Rotary rotary_of(const plan::RotaryAttrs& a, DType act) {
-  return {a.rows, a.cols, a.ld, a.d, a.tokens, act};
-}
-
-void run_rotary(const CudaCall<plan::OpKind::rotary>& c) {
-  rotary(rotary_of(c.a, c.type_out("qk")), false, c.in("table"), c.out("qk"), c.stream);
-}
-
-void run_rotary_backward(const CudaCall<plan::OpKind::rotary_backward>& c) {
-  rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"), c.stream);
-}
-
-LatentHeads heads_of(const plan::LatentAttrs& a, DType act) {
-  return {a.rows, a.heads, a.nope, a.rope, a.v, a.ld, a.tokens, act};
-}
-
-void run_latent_heads(const CudaCall<plan::OpKind::latent_heads>& c) {
-  latent_heads(heads_of(c.a, c.type_out("qkv")), c.in("table"), c.in("q"), c.in("kv"), c.in("key"),
-               c.out("qkv"), c.stream);
-}
-
-void run_latent_heads_backward(const CudaCall<plan::OpKind::latent_heads_backward>& c) {
-  latent_heads_backward(heads_of(c.a, c.type_in("dqkv")), c.in("table"), c.in("dqkv"), c.out("dq"),
-                        c.out("dkv"), c.out("dkey"), c.stream);
-}
-
-void run_embedding(const CudaCall<plan::OpKind::embedding>& c) {
-  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.tokens,
-             c.type_in("table"), c.type_out("x")},
-            c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"), c.stream);
-}
-
-void run_embedding_backward(const CudaCall<plan::OpKind::embedding_backward>& c) {
-  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.tokens,
-                      DType::f32, c.type_in("dx")},
-                     c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),
-                     c.view_out("dpositions").count / c.a.cols, {c.a.accumulate, !c.a.first}, c.stream);
-}
-
 }  // namespace
 
 CudaRows language_ops() {
-  static constexpr CudaRow kRows[] = {
-      row<run_swiglu>,       row<run_swiglu_backward>,       row<run_rotary>,    row<run_rotary_backward>,
-      row<run_latent_heads>, row<run_latent_heads_backward>, row<run_embedding>, row<run_embedding_backward>};
+  static constexpr CudaRow kRows[] = {row<run_swiglu>, row<run_swiglu_backward>};
   return kRows;
 }
 

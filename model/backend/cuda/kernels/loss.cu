@@ -264,12 +264,10 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
     const dim3 blocks(parts, grid(s.batch));
-    const auto* guess = static_cast<const T*>(pred);
-    if (fixed + patch <= kMostShared)
-      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, by, guess, target, l,
-             workspace);
-    else
-      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, by, guess, target, l, workspace);
+    by_flag(fixed + patch <= kMostShared, [&](auto fits) {
+      launch(sums_kernel<T, fits()>, blocks, kThreads, fits() ? fixed + patch : fixed, stream, s, by, pred,
+             target, l, workspace);
+    });
   });
   launch(totals_kernel, grid(s.batch), kThreads, 0, stream, parts, static_cast<int>(s.channels), l, workspace,
          sums);
@@ -290,14 +288,10 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
   const int64_t patch = 4 * s.p * s.p * s.channels;
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
-    const auto* guess = static_cast<const T*>(pred);
-    auto* out = static_cast<T*>(dpred);
-    if (patch <= kMostShared)
-      launch(slopes_kernel<T, true>, grid(s.rows), kThreads, patch, stream, s, by, guess, target, sums, scale,
-             scalars, l, out);
-    else
-      launch(slopes_kernel<T, false>, grid(s.rows), kThreads, 0, stream, s, by, guess, target, sums, scale,
-             scalars, l, out);
+    by_flag(patch <= kMostShared, [&](auto fits) {
+      launch(slopes_kernel<T, fits()>, grid(s.rows), kThreads, fits() ? patch : 0, stream, s, by, pred,
+             target, sums, scale, scalars, l, dpred);
+    });
   });
 }
 

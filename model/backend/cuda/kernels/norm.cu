@@ -1,7 +1,7 @@
 // Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is
 // read once: mean, variance and result are passes over registers. Rows that are odd or wider use kernels that
 // read them in every pass.
-#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/row.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   __shared__ float totals[kRows > 1 ? 3 * kPacks * 4 * R : 1];
   const int lane = threadIdx.x % R, packs = p.cols / 4;
   const float inverse = 1.0f / static_cast<float>(p.cols);
-  float dgamma[kPacks][4] = {}, dbeta[kPacks][4] = {}, dbias[kPacks][4] = {};
+  float sums[3][kPacks][4] = {};
+  auto &dgamma = sums[0], &dbeta = sums[1], &dbias = sums[2];
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R; row < p.rows;
        row += static_cast<int64_t>(gridDim.x) * kRows) {
     const int64_t begin = row * p.cols;
@@ -194,37 +195,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
       if (dy != nullptr) store<4>(dy + begin + at, d[k]);
     }
   }
-  float* out = partials + static_cast<int64_t>(blockIdx.x) * 3 * p.cols;
-  if constexpr (kRows == 1) {
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int at = (lane + k * R) * 4;
-      if (lane + k * R >= packs) continue;
-      store<4>(out + at, dgamma[k]);
-      store<4>(out + p.cols + at, dbeta[k]);
-      store<4>(out + 2 * p.cols + at, dbias[k]);
-    }
-  } else {  // the rows' warps in sequence
-    constexpr int kStride = kPacks * 4 * R;
-#pragma unroll 1
-    for (int turn = 0; turn < kRows; ++turn) {
-      if (static_cast<int>(threadIdx.x) / R == turn) {
-#pragma unroll
-        for (int k = 0; k < kPacks; ++k)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float* total = totals + (lane + k * R) * 4 + i;
-            total[0] = dgamma[k][i] + (turn > 0 ? total[0] : 0.0f);
-            total[kStride] = dbeta[k][i] + (turn > 0 ? total[kStride] : 0.0f);
-            total[2 * kStride] = dbias[k][i] + (turn > 0 ? total[2 * kStride] : 0.0f);
-          }
-      }
-      __syncthreads();
-    }
-    for (int j = threadIdx.x; j < p.cols; j += kThreadsOf<R>)
-#pragma unroll
-      for (int s = 0; s < 3; ++s) out[s * p.cols + j] = totals[s * kStride + j];
-  }
+  store_sums<R>(sums, p.cols, totals, partials + static_cast<int64_t>(blockIdx.x) * 3 * p.cols);
 }
 
 // Any width: dx, one block a row
@@ -286,18 +257,14 @@ void residual_norm(const ResidualNorm& p, const void* residual, const void* y, c
   by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
     using T = decltype(type);
     using X = decltype(type_of_stream);
-    const auto* from = static_cast<const X*>(residual);
-    const auto* add = static_cast<const T*>(y);
-    auto* sum = static_cast<X*>(x);
-    auto* out = static_cast<T*>(h);
     const bool fast = on_16_bytes(residual, y, gamma, beta, x, h) && by_width<1024>(p.cols, [&](auto r) {
                         constexpr int R = r();
                         constexpr int kRows = kThreadsOf<R> / R;
                         launch(forward_in_registers<T, X, R>, grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0,
-                               stream, rows_of(p), from, add, gamma, beta, sum, out, mean, rstd);
+                               stream, rows_of(p), residual, y, gamma, beta, x, h, mean, rstd);
                       });
     if (!fast)
-      launch(forward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), from, add, gamma, beta, sum, out,
+      launch(forward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), residual, y, gamma, beta, x, h,
              mean, rstd);
   });
 }
@@ -307,8 +274,8 @@ void norm_residual(const ResidualNorm& p, const void* x, const float* residual, 
   if (p.rows == 0) return;
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
-    launch(message_kernel<T>, grid(ceil_div(p.rows, 8)), 256, 0, stream, rows_of(p), static_cast<const T*>(x),
-           residual, gamma, beta, static_cast<T*>(h), y, mean, rstd);
+    launch(message_kernel<T>, grid(ceil_div(p.rows, 8)), 256, 0, stream, rows_of(p), x, residual, gamma, beta,
+           h, y, mean, rstd);
   });
 }
 
@@ -326,20 +293,18 @@ void backward(const ResidualNorm& p, const X* x, const float* mean, const float*
     by_type(p.act, [&](auto type) {
       using T = decltype(type);
       if constexpr (std::is_same_v<X, float> || std::is_same_v<X, T>) {
-        const auto* d = static_cast<const T*>(dh);
-        auto* d16 = static_cast<T*>(dy);
         const bool fast = on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
                             constexpr int R = r();
                             constexpr int kRows = kThreadsOf<R> / R;
                             blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
                             launch(backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream,
-                                   rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
+                                   rows_of(p), x, mean, rstd, gamma, dh, dx, first, dy, workspace);
                           });
         if (fast) return;
-        launch(backward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), x, mean, rstd, gamma, d, dx,
-               first, d16);
+        launch(backward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), x, mean, rstd, gamma, dh, dx,
+               first, dy);
         launch(backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
-               rows_of(p), x, mean, rstd, d, dx, workspace);
+               rows_of(p), x, mean, rstd, dh, dx, workspace);
       }
     });
   add_partials(blocks, 3, p.cols, workspace, sums, accumulate, stream);
@@ -366,42 +331,6 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
     backward(p, static_cast<const X*>(x), mean, rstd, gamma, dh, static_cast<X*>(dx), true, nullptr,
              {{dgamma, dbeta, dbias}}, accumulate, workspace, stream);
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_residual_norm(const CudaCall<plan::OpKind::residual_norm>& c) {
-  residual_norm({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.a.row0, c.type_out("h"), c.type_in("residual")},
-                c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"),
-                c.out("mean"), c.out("rstd"), c.stream);
-}
-
-void run_residual_norm_backward(const CudaCall<plan::OpKind::residual_norm_backward>& c) {
-  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("dh"), c.type_in("x")}, c.in("x"),
-                         c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
-                         c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate,
-                         c.workspace(), c.stream);
-}
-
-void run_norm_residual(const CudaCall<plan::OpKind::norm_residual>& c) {
-  norm_residual({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("residual"),
-                c.in("gamma"), c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"), c.stream);
-}
-
-void run_norm_residual_backward(const CudaCall<plan::OpKind::norm_residual_backward>& c) {
-  norm_residual_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("mean"),
-                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"),
-                         c.out("dbeta"), c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);
-}
-
-}  // namespace
-
-CudaRows norm_ops() {
-  static constexpr CudaRow kRows[] = {row<run_residual_norm>, row<run_residual_norm_backward>,
-                                      row<run_norm_residual>, row<run_norm_residual_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -190,10 +190,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Launch>
 void by_update(DType g, DType p16, bool packs, const Launch& launch) {
   const auto width = [&](auto grad, auto copy) {
-    if (packs)
-      launch(grad, copy, std::integral_constant<int, 4>());
-    else
-      launch(grad, copy, std::integral_constant<int, 1>());
+    by_pack<4>(packs, [&](auto of) { launch(grad, copy, of); });
   };
   const auto copied = [&](auto grad) {
     if (p16 == DType::f16)
@@ -214,14 +211,9 @@ void by_update(DType g, DType p16, bool packs, const Launch& launch) {
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
                  cudaStream_t stream) {
   const int partials = squared_sum_partials(n);
-  by_type(t, [&](auto type) {
+  by_widest_pack(t, n, on_16_bytes(x), [&](auto type, auto width) {
     using T = decltype(type);
-    constexpr int V = 16 / sizeof(T);
-    const auto* a = static_cast<const T*>(x);
-    if (n % V == 0 && on_16_bytes(x))
-      launch(squared_partials<T, V>, partials, kThreads, 0, stream, n, a, workspace);
-    else
-      launch(squared_partials<T, 1>, partials, kThreads, 0, stream, n, a, workspace);
+    launch(squared_partials<T, width()>, partials, kThreads, 0, stream, n, x, workspace);
   });
   launch(squared_total, 1, kThreads, 0, stream, partials, workspace, sum, accumulate);
 }
@@ -241,7 +233,7 @@ void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* sc
               using P16 = decltype(copy);
               constexpr int V = width();
               launch(adam_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, c,
-                     n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16), groups);
+                     n, g, scalars, norm2, p, m, v, p16, groups);
             });
 }
 
@@ -252,8 +244,8 @@ void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scal
     using G = decltype(grad);
     using P16 = decltype(copy);
     constexpr int V = width();
-    launch(sgd_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, s, n,
-           static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16), groups);
+    launch(sgd_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, s, n, g,
+           scalars, norm2, p, buf, p16, groups);
   });
 }
 
@@ -301,15 +293,11 @@ void run_average(const CudaCall<plan::OpKind::average>& c) {
   average(c.a.count, c.a.rate, c.in("param"), c.in("scalars"), c.out("average"), c.stream);
 }
 
-void run_swap(const CudaCall<plan::OpKind::swap>& c) {
-  swap(c.a.count, c.out("x"), c.out("y"), c.stream);
-}
-
 }  // namespace
 
 CudaRows optimizer_ops() {
-  static constexpr CudaRow kRows[] = {row<run_squared_sum>, row<run_loss_scale>, row<run_adam>,
-                                      row<run_sgd>,         row<run_average>,    row<run_swap>};
+  static constexpr CudaRow kRows[] = {row<run_squared_sum>, row<run_loss_scale>, row<run_adam>, row<run_sgd>,
+                                      row<run_average>};
   return kRows;
 }
 

@@ -129,6 +129,21 @@ void by_flag(bool flag, F&& f) {
   flag ? f(std::true_type{}) : f(std::false_type{});
 }
 
+/// f(V): packs of kWide where they fit, else of one
+template <int kWide, class F>
+void by_pack(bool fit, F&& f) {
+  fit ? f(std::integral_constant<int, kWide>()) : f(std::integral_constant<int, 1>());
+}
+
+/// f(T{}, V) with the widest packs that rows of `cols` and the operands allow
+template <class F>
+void by_widest_pack(DType t, int64_t cols, bool aligned, F&& f) {
+  by_type(t, [&](auto type) {
+    constexpr int kWide = 16 / sizeof(type);
+    by_pack<kWide>(aligned && cols % kWide == 0, [&](auto width) { f(type, width); });
+  });
+}
+
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Unit>
 void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
-  const int64_t per = static_cast<int64_t>(sizeof(Unit)) / c.element_bytes;
+  const int64_t per = static_cast<int64_t>(sizeof(Unit)) / size_of(c.t);
   Blocks b{static_cast<uint32_t>(c.extent[1]),
            static_cast<uint32_t>(c.extent[2]),
            static_cast<uint32_t>(c.n / per),
@@ -82,8 +82,7 @@ void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
            {}};
   for (int d = 0; d < 3; ++d) b.from[d] = c.from[d] / per, b.to[d] = c.to[d] / per;
   const int64_t units = c.extent[0] * c.extent[1] * c.extent[2] * (c.n / per);
-  launch(copy_kernel<Unit>, filling_grid(units, kThreads), kThreads, 0, stream, b, units,
-         static_cast<const Unit*>(x), static_cast<Unit*>(y));
+  launch(copy_kernel<Unit>, filling_grid(units, kThreads), kThreads, 0, stream, b, units, x, y);
 }
 
 // Random sign and fraction halves whose exponents put each number in (0.5, 2) as f16 and bf16, and the upper
@@ -104,37 +103,26 @@ void fill_noise(int64_t bytes, void* x, cudaStream_t stream) {
          static_cast<uint32_t*>(x));
 }
 
-void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, cudaStream_t stream,
-                  DType of_stream) {
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, DType of_stream,
+                  cudaStream_t stream) {
   if (n == 0) return;
   by_types(act, of_stream, [&](auto type, auto type_of_stream) {
     using T = decltype(type);
     using X = decltype(type_of_stream);
-    const auto* from = static_cast<const X*>(residual);
-    const auto* add = static_cast<const T*>(y);
-    auto* sum = static_cast<X*>(x);
-    if (n % 8 == 0 && on_16_bytes(residual, y, x))
-      launch(residual_add_kernel<T, X, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, from, add,
-             sum);
-    else
-      launch(residual_add_kernel<T, X, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, from, add, sum);
+    by_pack<8>(n % 8 == 0 && on_16_bytes(residual, y, x), [&](auto width) {
+      launch(residual_add_kernel<T, X, width()>, filling_grid(n / width(), kThreads), kThreads, 0, stream, n,
+             residual, y, x);
+    });
   });
 }
 
 void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream) {
   if (n == 0) return;
-  by_type(act, [&](auto type) {
+  by_widest_pack(act, n, on_16_bytes(u, g), [&](auto type, auto width) {
     using T = decltype(type);
-    constexpr int V = 16 / sizeof(T);
-    const auto* x = static_cast<const T*>(u);
-    auto* y = static_cast<T*>(g);
     by_activation(f, [&](auto by_function) {
-      if (n % V == 0 && on_16_bytes(u, g))
-        launch(activation_kernel<T, V, by_function()>, filling_grid(n / V, kThreads), kThreads, 0, stream, n,
-               x, y);
-      else
-        launch(activation_kernel<T, 1, by_function()>, filling_grid(n, kThreads), kThreads, 0, stream, n, x,
-               y);
+      launch(activation_kernel<T, width(), by_function()>, filling_grid(n / width(), kThreads), kThreads, 0,
+             stream, n, u, g);
     });
   });
 }
@@ -145,13 +133,10 @@ void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumula
     by_type(to, [&](auto to_type) {
       using From = decltype(from_type);
       using To = decltype(to_type);
-      const auto* a = static_cast<const From*>(x);
-      auto* b = static_cast<To*>(y);
-      if (n % 8 == 0 && on_16_bytes(x, y))
-        launch(cast_kernel<From, To, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, a, b,
-               accumulate);
-      else
-        launch(cast_kernel<From, To, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, a, b, accumulate);
+      by_pack<8>(n % 8 == 0 && on_16_bytes(x, y), [&](auto width) {
+        launch(cast_kernel<From, To, width()>, filling_grid(n / width(), kThreads), kThreads, 0, stream, n, x,
+               y, accumulate);
+      });
     });
   });
 }
@@ -159,15 +144,16 @@ void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumula
 void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
   const int64_t blocks = c.extent[0] * c.extent[1] * c.extent[2];
   if (blocks * c.n == 0) return;
+  const int64_t size = size_of(c.t);
   if (blocks == 1) {
-    ISOBAR_CUDA(cudaMemcpyAsync(y, x, static_cast<size_t>(c.n * c.element_bytes), cudaMemcpyDefault, stream));
+    ISOBAR_CUDA(cudaMemcpyAsync(y, x, static_cast<size_t>(c.n * size), cudaMemcpyDefault, stream));
     return;
   }
   // the widest unit that divides all addresses and lengths
   const auto fits = [&](int64_t bytes) {
-    int64_t all = reinterpret_cast<int64_t>(x) | reinterpret_cast<int64_t>(y) | c.n * c.element_bytes;
+    int64_t all = reinterpret_cast<int64_t>(x) | reinterpret_cast<int64_t>(y) | c.n * size;
     for (int d = 0; d < 3; ++d)
-      if (c.extent[d] > 1) all |= c.from[d] * c.element_bytes | c.to[d] * c.element_bytes;
+      if (c.extent[d] > 1) all |= c.from[d] * size | c.to[d] * size;
     return all % bytes == 0;
   };
   Copy used = c;  // strides of axes of extent 1 must not limit the unit
@@ -187,19 +173,6 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
 
 namespace {
 
-void run_residual_add(const CudaCall<plan::OpKind::residual_add>& c) {
-  c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
-    const int64_t n = rows * c.a.cols;
-    const auto part = [&](const plan::View& v, int64_t first) { return c.at(v.slice(first * c.a.cols, n)); };
-    residual_add(n, c.type_in("y"), part(c.view_in("residual"), from), part(c.view_in("y"), row),
-                 part(c.view_out("x"), row), c.stream, c.type_in("residual"));
-  });
-}
-
-void run_activation(const CudaCall<plan::OpKind::activation>& c) {
-  activation(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
-}
-
 void run_zero(const CudaCall<plan::OpKind::zero>& c) {
   const int64_t bytes = c.view_out("x").count * size_of(c.type_out("x"));
   ISOBAR_CUDA(cudaMemsetAsync(c.out("x"), 0, static_cast<size_t>(bytes), c.stream));
@@ -210,19 +183,13 @@ void run_cast(const CudaCall<plan::OpKind::cast>& c) {
 }
 
 void run_copy(const CudaCall<plan::OpKind::copy>& c) {
-  copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
-        {c.a.from[0], c.a.from[1], c.a.from[2]},
-        {c.a.to[0], c.a.to[1], c.a.to[2]},
-        c.a.run,
-        size_of(c.type_in("x"))},
-       c.in("x"), c.out("y"), c.stream);
+  copy(copy_of(c.a, c.type_in("x")), c.in("x"), c.out("y"), c.stream);
 }
 
 }  // namespace
 
 CudaRows pointwise_ops() {
-  static constexpr CudaRow kRows[] = {row<run_residual_add>, row<run_activation>, row<run_zero>,
-                                      row<run_cast>, row<run_copy>};
+  static constexpr CudaRow kRows[] = {row<run_zero>, row<run_cast>, row<run_copy>};
   return kRows;
 }
 

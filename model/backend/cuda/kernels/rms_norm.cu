@@ -2,7 +2,7 @@
 // kernels that read them in every pass.
 #include <algorithm>
 
-#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/row.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
@@ -96,11 +96,12 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     rms_backward_in_registers(RmsRows p, const X* __restrict__ x, const float* __restrict__ rstd,
                               const float* __restrict__ gamma, const T* __restrict__ dh, X* __restrict__ dx,
                               bool first, T* __restrict__ dy, float* __restrict__ partials) {
-  constexpr int kRows = kThreadsOf<R> / R, kStride = kPacks * 4 * R;
+  constexpr int kRows = kThreadsOf<R> / R;
   __shared__ float shared[32];
-  __shared__ float totals[kRows > 1 ? kStride : 1];
+  __shared__ float totals[kRows > 1 ? kPacks * 4 * R : 1];
   const int lane = threadIdx.x % R, packs = p.cols / 4;
-  float dgamma[kPacks][4] = {};
+  float sums[1][kPacks][4] = {};
+  auto& dgamma = sums[0];
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R; row < p.rows;
        row += static_cast<int64_t>(gridDim.x) * kRows) {
     const int64_t begin = p.in_x(row), begin_y = row * p.cols, begin_h = p.in_h(row);
@@ -137,27 +138,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
       if (dy != nullptr) store<4>(dy + begin_y + at, d[k]);
     }
   }
-  float* out = partials + static_cast<int64_t>(blockIdx.x) * p.cols;
-  if constexpr (kRows == 1) {
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k)
-      if (lane + k * R < packs) store<4>(out + (lane + k * R) * 4, dgamma[k]);
-  } else {  // the rows' warps in sequence
-#pragma unroll 1
-    for (int turn = 0; turn < kRows; ++turn) {
-      if (static_cast<int>(threadIdx.x) / R == turn) {
-#pragma unroll
-        for (int k = 0; k < kPacks; ++k)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float* total = totals + (lane + k * R) * 4 + i;
-            total[0] = dgamma[k][i] + (turn > 0 ? total[0] : 0.0f);
-          }
-      }
-      __syncthreads();
-    }
-    for (int j = threadIdx.x; j < p.cols; j += kThreadsOf<R>) out[j] = totals[j];
-  }
+  store_sums<R>(sums, p.cols, totals, partials + static_cast<int64_t>(blockIdx.x) * p.cols);
 }
 
 // Any width: dx, one block a row
@@ -211,20 +192,16 @@ void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float
   by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
     using T = decltype(type);
     using X = decltype(type_of_stream);
-    const auto* from = static_cast<const X*>(residual);
-    const auto* add = static_cast<const T*>(y);
-    auto* sum = static_cast<X*>(x);
-    auto* out = static_cast<T*>(h);
     const bool fast =
         in_packs(p) && on_16_bytes(residual, y, gamma, x, h) && by_width<1024>(p.cols, [&](auto r) {
           constexpr int R = r();
           by_flag(y != nullptr, [&](auto adds) {
             launch(rms_in_registers<T, X, R, adds()>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
-                   kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+                   kThreadsOf<R>, 0, stream, rms_rows(p), residual, y, gamma, x, h, rstd);
           });
         });
     if (!fast)
-      launch(rms_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+      launch(rms_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), residual, y, gamma, x, h, rstd);
   });
 }
 
@@ -237,58 +214,21 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
     by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
       using T = decltype(type);
       using X = decltype(type_of_stream);
-      const auto* of = static_cast<const X*>(x);
-      const auto* d = static_cast<const T*>(dh);
-      auto* slopes = static_cast<X*>(dx);
-      auto* copy = static_cast<T*>(dy);
       const bool fast =
           in_packs(p) && on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
             constexpr int R = r();
             blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kThreadsOf<R> / R)));
-            launch(rms_backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream, rms_rows(p),
-                   of, rstd, gamma, d, slopes, first, copy, workspace);
+            launch(rms_backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream, rms_rows(p), x,
+                   rstd, gamma, dh, dx, first, dy, workspace);
           });
       if (fast) return;
       // The sums first: dx may be written over dh.
       launch(rms_backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
-             rms_rows(p), of, rstd, d, workspace);
-      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
-             first, copy);
+             rms_rows(p), x, rstd, dh, workspace);
+      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), x, rstd, gamma, dh, dx, first,
+             dy);
     });
   add_partials(blocks, 1, p.cols, workspace, {{dgamma}}, accumulate, stream);
-}
-
-// ---- ops ----
-
-namespace {
-
-RmsNorm norm_of(const plan::NormAttrs& a, DType act, DType stream) {
-  return {a.rows,
-          a.cols,
-          a.eps,
-          act,
-          stream,
-          a.heads,
-          a.ld_x == 0 ? a.cols * a.heads : a.ld_x,
-          a.ld_h == 0 ? a.cols * a.heads : a.ld_h};
-}
-
-void run_rms_norm(const CudaCall<plan::OpKind::rms_norm>& c) {
-  rms_norm(norm_of(c.a, c.type_out("h"), c.type_in("residual")), c.in("residual"), c.in("y"), c.in("gamma"),
-           c.out("x"), c.out("h"), c.out("rstd"), c.stream);
-}
-
-void run_rms_norm_backward(const CudaCall<plan::OpKind::rms_norm_backward>& c) {
-  rms_norm_backward(norm_of(c.a, c.type_in("dh"), c.type_in("x")), c.in("x"), c.in("rstd"), c.in("gamma"),
-                    c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"), c.a.accumulate,
-                    c.workspace(), c.stream);
-}
-
-}  // namespace
-
-CudaRows rms_norm_ops() {
-  static constexpr CudaRow kRows[] = {row<run_rms_norm>, row<run_rms_norm_backward>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -1,5 +1,5 @@
 // From one step of a roll-out to the next, as backend/cpu/roll.cpp does it.
-#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -64,8 +64,7 @@ void roll(const Patch& s, const Roll& r, const void* prediction, const void* bef
     by_type(r.type, [&](auto type) {
       using T = decltype(act);
       using P = decltype(type);
-      launch(roll_kernel<P, T>, grid(s.rows), 256, 0, stream, s, r, static_cast<const P*>(prediction),
-             static_cast<const T*>(before), forcing, static_cast<T*>(patches));
+      launch(roll_kernel<P, T>, grid(s.rows), 256, 0, stream, s, r, prediction, before, forcing, patches);
     });
   });
 }
@@ -77,31 +76,9 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
     by_type(r.type, [&](auto type) {
       using T = decltype(act);
       using P = decltype(type);
-      launch(unroll_kernel<T, P>, grid(s.rows), 256, 0, stream, s, r, static_cast<const T*>(patches),
-             static_cast<P*>(prediction), static_cast<T*>(carried));
+      launch(unroll_kernel<T, P>, grid(s.rows), 256, 0, stream, s, r, patches, prediction, carried);
     });
   });
-}
-
-// ---- ops ----
-
-namespace {
-
-void run_roll(const CudaCall<plan::OpKind::roll>& c) {
-  roll(patch_of(c.a.image, c.type_out("patches")), {c.a.predicted, c.a.history, c.type_in("prediction")},
-       c.in("prediction"), c.in("before"), c.in("forcing"), c.out("patches"), c.stream);
-}
-
-void run_unroll(const CudaCall<plan::OpKind::unroll>& c) {
-  unroll(patch_of(c.a.image, c.type_in("patches")), {c.a.predicted, c.a.history, c.type_out("prediction")},
-         c.in("patches"), c.out("prediction"), c.out("carried"), c.stream);
-}
-
-}  // namespace
-
-CudaRows roll_ops() {
-  static constexpr CudaRow kRows[] = {row<run_roll>, row<run_unroll>};
-  return kRows;
 }
 
 }  // namespace isobar::cuda

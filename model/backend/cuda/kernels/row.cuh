@@ -24,6 +24,41 @@ __device__ float row_sum(float x, float* shared) {
   return x;
 }
 
+/// A block's sums by column, of which its threads hold those of their elements, to out [kSums][cols].
+/// `totals`: kSums * kPacks * 4 * R floats, for blocks of several rows
+template <int R, int kSums>
+__device__ void store_sums(const float (&sums)[kSums][kPacks][4], int cols, float* totals, float* out) {
+  constexpr int kRows = kThreadsOf<R> / R, kStride = kPacks * 4 * R;
+  const int lane = threadIdx.x % R;
+  if constexpr (kRows == 1) {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (lane + k * R >= cols / 4) continue;
+#pragma unroll
+      for (int s = 0; s < kSums; ++s) store<4>(out + s * cols + (lane + k * R) * 4, sums[s][k]);
+    }
+  } else {  // the rows' warps in sequence
+#pragma unroll 1
+    for (int turn = 0; turn < kRows; ++turn) {
+      if (static_cast<int>(threadIdx.x) / R == turn) {
+#pragma unroll
+        for (int k = 0; k < kPacks; ++k)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int s = 0; s < kSums; ++s) {
+              float* total = totals + s * kStride + (lane + k * R) * 4 + i;
+              *total = sums[s][k][i] + (turn > 0 ? *total : 0.0f);
+            }
+      }
+      __syncthreads();
+    }
+    for (int j = threadIdx.x; j < cols; j += kThreadsOf<R>)
+#pragma unroll
+      for (int s = 0; s < kSums; ++s) out[s * cols + j] = totals[s * kStride + j];
+  }
+}
+
 /// f(R) with the fewest threads that hold a row, if any do
 template <int kMost, class F>
 bool by_width(int64_t cols, F&& f) {

@@ -7,17 +7,6 @@
 
 namespace isobar {
 
-int64_t cuda::tokens_of(const plan::ImageAttrs& a) {
-  if (a.tokens > 0) return a.tokens;
-  return a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
-}
-
-cuda::Patch cuda::patch_of(const plan::ImageAttrs& a, DType act) {
-  const int64_t tokens = tokens_of(a);
-  const int64_t rows = a.rows > 0 ? a.rows : a.batch * tokens - a.row0;
-  return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
-}
-
 cuda::Attention cuda::attention_of(const plan::AttentionAttrs& a, DType act, bool deterministic) {
   return {a.batch,
           a.heads,
@@ -65,7 +54,7 @@ plan::Workspace cuda_workspace(int capability, bool deterministic, AttentionChoi
         const plan::ImageAttrs& a = op.as<plan::LossAttrs>().image;
         return int64_t{8} *
                cuda::loss_columns(static_cast<bool>(plan::in<plan::OpKind::loss_sums>(op, "mask"))) *
-               a.channels * a.batch * cuda::loss_partials(a.batch, cuda::tokens_of(a));
+               a.channels * a.batch * cuda::loss_partials(a.batch, shapes::tokens_of(a));
       }
       case plan::OpKind::cross_entropy:
         return int64_t{4} * 2 * rows;

@@ -44,8 +44,6 @@ inline int loss_partials(int64_t batch, int64_t tokens) {
       std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
 }
 Attention attention_of(const plan::AttentionAttrs& a, DType act, bool deterministic);
-/// Tokens of a sample from which an image op's rows are cut.
-int64_t tokens_of(const plan::ImageAttrs& a);
 
 }  // namespace cuda
 }  // namespace isobar

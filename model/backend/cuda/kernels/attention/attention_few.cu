@@ -109,15 +109,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 }
 
-template <class T>
-struct FewOperands {
-  const T *q, *k, *v, *o, *d_o;
-  const float* lse;
-  T *dq, *dk, *dv;
-};
-
 template <class T, int kKeys, int kWide, bool kPacked>
-__global__ void __launch_bounds__(kThreads, 1) few_backward_kernel(Attention a, FewOperands<T> x) {
+__global__ void __launch_bounds__(kThreads, 1) few_backward_kernel(Attention a, BackwardOperands<T> x) {
   const Place at(a);
   if (!at.some) return;
   const Columns<kPacked, kWide> columns{static_cast<int>(a.d), static_cast<int>(threadIdx.x % 32) * kWide,
@@ -195,8 +188,7 @@ void attention_few(const Attention& a, const void* q, const void* k, const void*
     using T = decltype(type);
     by_shape(a, rows_in_pairs(a, q, k, v, o), [&](auto keys, auto wide, auto packed) {
       launch(few_kernel<T, keys(), wide(), packed()>, grid(ceil_div(a.batch * a.kv_heads, kBlockWarps)),
-             kThreads, 0, stream, a, static_cast<const T*>(q), static_cast<const T*>(k),
-             static_cast<const T*>(v), static_cast<T*>(o), lse);
+             kThreads, 0, stream, a, q, k, v, o, lse);
     });
   });
 }
@@ -207,9 +199,7 @@ void attention_few_backward(const Attention& a, const void* q, const void* k, co
   if (a.batch * a.kv_heads == 0) return;
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    const FewOperands<T> x{static_cast<const T*>(q), static_cast<const T*>(k),   static_cast<const T*>(v),
-                           static_cast<const T*>(o), static_cast<const T*>(d_o), lse,
-                           static_cast<T*>(dq),      static_cast<T*>(dk),        static_cast<T*>(dv)};
+    const auto x = backward_operands<T>(q, k, v, o, d_o, lse, nullptr, dq, dk, dv);
     by_shape(a, rows_in_pairs(a, q, k, v, o, d_o, dq, dk, dv), [&](auto keys, auto wide, auto packed) {
       launch(few_backward_kernel<T, keys(), wide(), packed()>,
              grid(ceil_div(a.batch * a.kv_heads, kBlockWarps)), kThreads, 0, stream, a, x);

@@ -125,8 +125,7 @@ void attention_mma(const Attention& a, const void* q, const void* k, const void*
                                       kQueries * kLdWeights<T>);
     by_mma_width(a, [&](auto width) {
       launch(mma_forward_kernel<T, width()>, grid(ceil_div(a.tq, kQueries) * a.batch * a.heads), 32 * kWarps,
-             bytes, stream, a, s, static_cast<const T*>(q), static_cast<const T*>(k),
-             static_cast<const T*>(v), static_cast<T*>(o), lse);
+             bytes, stream, a, s, q, k, v, o, lse);
     });
   });
 }

@@ -20,13 +20,6 @@ constexpr int kOwned = kD > 192 || (sizeof(T) == 4 && kD > 64) ? 32 : 64;
 template <class T>
 constexpr int kLdWeights = mma_ld<T>(kStreamed);
 
-template <class T>
-struct Operands {
-  const T *q, *k, *v, *d_o;
-  const float *lse, *delta;
-  T *dq, *dk, *dv;
-};
-
 template <class T, int kD, bool kKeys>
 size_t shared_bytes(int columns) {
   return sizeof(T) *
@@ -50,7 +43,7 @@ __device__ void store_rows(const MmaShape& s, const float (&x)[kFragments][4], i
 
 template <class T, int kD, bool kKeys>
 __global__ void __launch_bounds__(32 * kWarps, 1)
-    mma_backward_kernel(Attention a, MmaShape s, Operands<T> x) {
+    mma_backward_kernel(Attention a, MmaShape s, BackwardOperands<T> x) {
   constexpr int kRows = kOwned<T, kD>, kDown = kRows / 16, kAcross = kWarps / kDown;  // warps
   constexpr int kScores = kStreamed / kFragment / kAcross, kOut = kD / kFragment / kAcross;
   constexpr int kStep = kFragment * kAcross;
@@ -147,15 +140,7 @@ void attention_mma_backward(const Attention& a, const void* q, const void* k, co
   attention_delta(a, o, d_o, workspace, stream);
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    const Operands<T> x{static_cast<const T*>(q),
-                        static_cast<const T*>(k),
-                        static_cast<const T*>(v),
-                        static_cast<const T*>(d_o),
-                        lse,
-                        workspace,
-                        static_cast<T*>(dq),
-                        static_cast<T*>(dk),
-                        static_cast<T*>(dv)};
+    const auto x = backward_operands<T>(q, k, v, o, d_o, lse, workspace, dq, dk, dv);
     by_mma_width(a, [&](auto width) {
       constexpr int kD = width();
       const auto blocks = [&](int64_t rows) { return ceil_div(rows, kOwned<T, kD>) * a.batch; };

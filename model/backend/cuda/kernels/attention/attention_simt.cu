@@ -135,8 +135,7 @@ void attention_simt(const Attention& a, const void* q, const void* k, const void
       using T = decltype(type);
       constexpr int kColumns = columns();
       launch(forward_kernel<T, kColumns>, grid(ceil_div(a.tq, kQueries) * a.batch * a.heads),
-             kAttentionThreads, bytes, stream, a, s, static_cast<const T*>(q), static_cast<const T*>(k),
-             static_cast<const T*>(v), static_cast<T*>(o), lse);
+             kAttentionThreads, bytes, stream, a, s, q, k, v, o, lse);
     });
   });
 }
@@ -146,8 +145,8 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
   if (a.batch * a.heads * a.tq == 0) return;
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    launch(merge_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a, first,
-           static_cast<const T*>(o), lse, o_sum, lse_sum);
+    launch(merge_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a, first, o, lse,
+           o_sum, lse_sum);
   });
 }
 

@@ -64,15 +64,9 @@ __device__ void weights_and_slopes(const Attention& a, const TileShape& s, const
   }
 }
 
-template <class T>
-struct Operands {
-  const T *q, *k, *v, *d_o;
-  const float *lse, *delta;
-  T *dq, *dk, *dv;
-};
-
 template <class T, int kColumns>
-__global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a, TileShape s, Operands<T> x) {
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    keys_kernel(Attention a, TileShape s, BackwardOperands<T> x) {
   float* const shared = dynamic_shared<float>();
   const Tiles t(s, shared);
   const int tiles = static_cast<int>((a.tk + kKeys - 1) / kKeys);
@@ -116,7 +110,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a,
 
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
-    queries_kernel(Attention a, TileShape s, Operands<T> x) {
+    queries_kernel(Attention a, TileShape s, BackwardOperands<T> x) {
   float* const shared = dynamic_shared<float>();
   const Tiles t(s, shared);
   const int tiles = static_cast<int>((a.tq + kQueries - 1) / kQueries);
@@ -155,7 +149,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 // slopes that it has written
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
-    dbias_kernel(Attention a, TileShape s, Operands<T> x, float* __restrict__ dbias) {
+    dbias_kernel(Attention a, TileShape s, BackwardOperands<T> x, float* __restrict__ dbias) {
   float* const shared = dynamic_shared<float>();
   const Tiles t(s, shared);
   const int64_t across = (a.tq + kQueries - 1) / kQueries, down = (a.tk + kKeys - 1) / kKeys;
@@ -195,15 +189,7 @@ void attention_dbias(const Attention& a, const void* q, const void* k, const voi
   const TileShape s{static_cast<int>(a.d), tile_ld(a.d), a.tf32};
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    const Operands<T> x{static_cast<const T*>(q),
-                        static_cast<const T*>(k),
-                        static_cast<const T*>(v),
-                        static_cast<const T*>(d_o),
-                        lse,
-                        delta,
-                        nullptr,
-                        nullptr,
-                        nullptr};
+    const auto x = backward_operands<T>(q, k, v, nullptr, d_o, lse, delta, nullptr, nullptr, nullptr);
     launch(dbias_kernel<T>, grid(ceil_div(a.tq, kQueries) * ceil_div(a.tk, kKeys) * a.heads),
            kAttentionThreads, tile_bytes(s), stream, a, s, x, dbias);
   });
@@ -213,8 +199,7 @@ void attention_delta(const Attention& a, const void* o, const void* d_o, float* 
   if (a.batch * a.tq * a.heads == 0) return;
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    launch(delta_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a,
-           static_cast<const T*>(o), static_cast<const T*>(d_o), delta);
+    launch(delta_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a, o, d_o, delta);
   });
 }
 
@@ -227,15 +212,7 @@ void attention_simt_backward(const Attention& a, const void* q, const void* k, c
   const size_t bytes = tile_bytes(s);
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    const Operands<T> x{static_cast<const T*>(q),
-                        static_cast<const T*>(k),
-                        static_cast<const T*>(v),
-                        static_cast<const T*>(d_o),
-                        lse,
-                        workspace,
-                        static_cast<T*>(dq),
-                        static_cast<T*>(dk),
-                        static_cast<T*>(dv)};
+    const auto x = backward_operands<T>(q, k, v, o, d_o, lse, workspace, dq, dk, dv);
     by_head_dim(a, [&](auto columns) {
       constexpr int kColumns = columns();
       if (a.tk > 0)

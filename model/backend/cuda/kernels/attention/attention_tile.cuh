@@ -61,6 +61,21 @@ __device__ inline float more_of(const Attention& a, int64_t head, int64_t query,
   return a.bias ? more + a.bias[(head * a.tk + key) * a.tq + query] * (1.0f / a.scale) : more;
 }
 
+template <class T>
+struct BackwardOperands {
+  const T *q, *k, *v, *o, *d_o;
+  const float *lse, *delta;
+  T *dq, *dk, *dv;
+};
+template <class T>
+BackwardOperands<T> backward_operands(const void* q, const void* k, const void* v, const void* o,
+                                      const void* d_o, const float* lse, const float* delta, void* dq,
+                                      void* dk, void* dv) {
+  const auto in = [](const void* p) { return static_cast<const T*>(p); };
+  const auto out = [](void* p) { return static_cast<T*>(p); };
+  return {in(q), in(k), in(v), in(o), in(d_o), lse, delta, out(dq), out(dk), out(dv)};
+}
+
 /// f(kColumns), with the fewest columns a thread such that eight threads cover d
 template <class F>
 void by_head_dim(const Attention& a, F&& f) {

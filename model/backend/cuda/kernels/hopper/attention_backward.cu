@@ -159,14 +159,14 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
     by_width<kMostWidthBackward>(a.d, [&](auto width) {
       using L = Layout<width()>;
       launch(hopper_prepare<T, L::kD>, grid(ceil_div(padded(a.tq), kPreparedRows<L::kD>) * a.batch * a.heads),
-             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x);
+             kThreads, 0, stream, a, o, d_o, lse, x);
       launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads), L::kThreads,
              L::kBytes, stream, a, x, tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
              tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
              tile_map(v, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
              tile_map(d_o, a.d, a.heads, a.tq, a.batch, a.ld_o, L::kQueries));
       launch(hopper_round_dq<T, L::kD>, grid(rows / kTile), kGroup, 0, stream, a,
-             reinterpret_cast<const float4*>(workspace), static_cast<T*>(dq));
+             reinterpret_cast<const float4*>(workspace), dq);
     });
   };
   a.act == DType::bf16 ? run(Bf16{}) : run(F16{});

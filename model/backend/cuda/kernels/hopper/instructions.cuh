@@ -226,98 +226,73 @@ __device__ inline void add_to_memory(float* to, float x0, float x1, float x2, fl
 }
 
 // The operands of N columns' accumulators, N / 2 registers a thread, and those after them by number
-#define ISOBAR_SUMS_16 \
-  "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+#define ISOBAR_EIGHT(i)                                                                       \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define ISOBAR_SUMS_16 ISOBAR_EIGHT(0)
 #define ISOBAR_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7"
-#define ISOBAR_SUMS_32                                                                                     \
-  ISOBAR_SUMS_16, "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), \
-      "+f"(c[15])
+#define ISOBAR_SUMS_32 ISOBAR_SUMS_16, ISOBAR_EIGHT(8)
 #define ISOBAR_NAMES_32 ISOBAR_NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define ISOBAR_SUMS_48                                                                                       \
-  ISOBAR_SUMS_32, "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), \
-      "+f"(c[23])
+#define ISOBAR_SUMS_48 ISOBAR_SUMS_32, ISOBAR_EIGHT(16)
 #define ISOBAR_NAMES_48 ISOBAR_NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
-#define ISOBAR_SUMS_64                                                                                       \
-  ISOBAR_SUMS_48, "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), \
-      "+f"(c[31])
+#define ISOBAR_SUMS_64 ISOBAR_SUMS_48, ISOBAR_EIGHT(24)
 #define ISOBAR_NAMES_64 ISOBAR_NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
-#define ISOBAR_SUMS_80                                                                                       \
-  ISOBAR_SUMS_64, "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), \
-      "+f"(c[39])
+#define ISOBAR_SUMS_80 ISOBAR_SUMS_64, ISOBAR_EIGHT(32)
 #define ISOBAR_NAMES_80 ISOBAR_NAMES_64 ",%32,%33,%34,%35,%36,%37,%38,%39"
-#define ISOBAR_SUMS_96                                                                                       \
-  ISOBAR_SUMS_80, "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), \
-      "+f"(c[47])
+#define ISOBAR_SUMS_96 ISOBAR_SUMS_80, ISOBAR_EIGHT(40)
 #define ISOBAR_NAMES_96 ISOBAR_NAMES_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define ISOBAR_SUMS_112                                                                                      \
-  ISOBAR_SUMS_96, "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), \
-      "+f"(c[55])
+#define ISOBAR_SUMS_112 ISOBAR_SUMS_96, ISOBAR_EIGHT(48)
 #define ISOBAR_NAMES_112 ISOBAR_NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
-#define ISOBAR_SUMS_128                                                                          \
-  ISOBAR_SUMS_112, "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), \
-      "+f"(c[62]), "+f"(c[63])
+#define ISOBAR_SUMS_128 ISOBAR_SUMS_112, ISOBAR_EIGHT(56)
 #define ISOBAR_NAMES_128 ISOBAR_NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
-#define ISOBAR_SUMS_144                                                                          \
-  ISOBAR_SUMS_128, "+f"(c[64]), "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), \
-      "+f"(c[70]), "+f"(c[71])
+#define ISOBAR_SUMS_144 ISOBAR_SUMS_128, ISOBAR_EIGHT(64)
 #define ISOBAR_NAMES_144 ISOBAR_NAMES_128 ",%64,%65,%66,%67,%68,%69,%70,%71"
-#define ISOBAR_SUMS_160                                                                          \
-  ISOBAR_SUMS_144, "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), \
-      "+f"(c[78]), "+f"(c[79])
+#define ISOBAR_SUMS_160 ISOBAR_SUMS_144, ISOBAR_EIGHT(72)
 #define ISOBAR_NAMES_160 ISOBAR_NAMES_144 ",%72,%73,%74,%75,%76,%77,%78,%79"
-#define ISOBAR_SUMS_176                                                                          \
-  ISOBAR_SUMS_160, "+f"(c[80]), "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), \
-      "+f"(c[86]), "+f"(c[87])
+#define ISOBAR_SUMS_176 ISOBAR_SUMS_160, ISOBAR_EIGHT(80)
 #define ISOBAR_NAMES_176 ISOBAR_NAMES_160 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define ISOBAR_SUMS_192                                                                          \
-  ISOBAR_SUMS_176, "+f"(c[88]), "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), \
-      "+f"(c[94]), "+f"(c[95])
+#define ISOBAR_SUMS_192 ISOBAR_SUMS_176, ISOBAR_EIGHT(88)
 #define ISOBAR_NAMES_192 ISOBAR_NAMES_176 ",%88,%89,%90,%91,%92,%93,%94,%95"
-#define ISOBAR_SUMS_208                                                                            \
-  ISOBAR_SUMS_192, "+f"(c[96]), "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]), \
-      "+f"(c[102]), "+f"(c[103])
+#define ISOBAR_SUMS_208 ISOBAR_SUMS_192, ISOBAR_EIGHT(96)
 #define ISOBAR_NAMES_208 ISOBAR_NAMES_192 ",%96,%97,%98,%99,%100,%101,%102,%103"
-#define ISOBAR_SUMS_224                                                                                \
-  ISOBAR_SUMS_208, "+f"(c[104]), "+f"(c[105]), "+f"(c[106]), "+f"(c[107]), "+f"(c[108]), "+f"(c[109]), \
-      "+f"(c[110]), "+f"(c[111])
+#define ISOBAR_SUMS_224 ISOBAR_SUMS_208, ISOBAR_EIGHT(104)
 #define ISOBAR_NAMES_224 ISOBAR_NAMES_208 ",%104,%105,%106,%107,%108,%109,%110,%111"
-#define ISOBAR_SUMS_240                                                                                \
-  ISOBAR_SUMS_224, "+f"(c[112]), "+f"(c[113]), "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), \
-      "+f"(c[118]), "+f"(c[119])
+#define ISOBAR_SUMS_240 ISOBAR_SUMS_224, ISOBAR_EIGHT(112)
 #define ISOBAR_NAMES_240 ISOBAR_NAMES_224 ",%112,%113,%114,%115,%116,%117,%118,%119"
-#define ISOBAR_SUMS_256                                                                                \
-  ISOBAR_SUMS_240, "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]), \
-      "+f"(c[126]), "+f"(c[127])
+#define ISOBAR_SUMS_256 ISOBAR_SUMS_240, ISOBAR_EIGHT(120)
 #define ISOBAR_NAMES_256 ISOBAR_NAMES_240 ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define ISOBAR_WIDTH(f, n, ...)            \
+  if constexpr (kN == n) {                 \
+    if constexpr (std::is_same_v<T, Bf16>) \
+      f(bf16, n, __VA_ARGS__);             \
+    else                                   \
+      f(f16, n, __VA_ARGS__);              \
+  }
 #define ISOBAR_FOR_EACH_WIDTH(f)                                                                            \
-  f(16, 8, 9, 10, 11, 12, 13, 14) f(32, 16, 17, 18, 19, 20, 21, 22) f(48, 24, 25, 26, 27, 28, 29, 30)       \
-      f(64, 32, 33, 34, 35, 36, 37, 38) f(80, 40, 41, 42, 43, 44, 45, 46) f(96, 48, 49, 50, 51, 52, 53, 54) \
-          f(112, 56, 57, 58, 59, 60, 61, 62) f(128, 64, 65, 66, 67, 68, 69, 70)                             \
-              f(144, 72, 73, 74, 75, 76, 77, 78) f(160, 80, 81, 82, 83, 84, 85, 86)                         \
-                  f(176, 88, 89, 90, 91, 92, 93, 94) f(192, 96, 97, 98, 99, 100, 101, 102)                  \
-                      f(208, 104, 105, 106, 107, 108, 109, 110) f(224, 112, 113, 114, 115, 116, 117, 118)   \
-                          f(240, 120, 121, 122, 123, 124, 125, 126)                                         \
-                              f(256, 128, 129, 130, 131, 132, 133, 134)
+  ISOBAR_WIDTH(f, 16, 8, 9, 10, 11, 12, 13, 14)                                                             \
+  ISOBAR_WIDTH(f, 32, 16, 17, 18, 19, 20, 21, 22)                                                           \
+  ISOBAR_WIDTH(f, 48, 24, 25, 26, 27, 28, 29, 30) ISOBAR_WIDTH(f, 64, 32, 33, 34, 35, 36, 37, 38)           \
+      ISOBAR_WIDTH(f, 80, 40, 41, 42, 43, 44, 45, 46) ISOBAR_WIDTH(f, 96, 48, 49, 50, 51, 52, 53, 54)       \
+          ISOBAR_WIDTH(f, 112, 56, 57, 58, 59, 60, 61, 62) ISOBAR_WIDTH(f, 128, 64, 65, 66, 67, 68, 69, 70) \
+              ISOBAR_WIDTH(f, 144, 72, 73, 74, 75, 76, 77, 78)                                              \
+                  ISOBAR_WIDTH(f, 160, 80, 81, 82, 83, 84, 85, 86)                                          \
+                      ISOBAR_WIDTH(f, 176, 88, 89, 90, 91, 92, 93, 94)                                      \
+                          ISOBAR_WIDTH(f, 192, 96, 97, 98, 99, 100, 101, 102)                               \
+                              ISOBAR_WIDTH(f, 208, 104, 105, 106, 107, 108, 109, 110)                       \
+                                  ISOBAR_WIDTH(f, 224, 112, 113, 114, 115, 116, 117, 118)                   \
+                                      ISOBAR_WIDTH(f, 240, 120, 121, 122, 123, 124, 125, 126)               \
+                                          ISOBAR_WIDTH(f, 256, 128, 129, 130, 131, 132, 133, 134)
 
 /// c += a b, or c = a b unless `add`, by descriptors (below). kRowsInner: the operand's inner dimension is
 /// its rows ("MN-major").
 template <class T, int kN, bool kARowsInner, bool kBRowsInner>
 __device__ inline void multiply(float (&c)[kN / 2], uint64_t a, uint64_t b, bool add) {
-#define ISOBAR_PRODUCT(n, i0, i1, i2, i3, i4, i5, i6)                                                       \
-  if constexpr (kN == n) {                                                                                  \
-    if constexpr (std::is_same_v<T, Bf16>)                                                                  \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
-                   "k16.f32.bf16.bf16 {" ISOBAR_NAMES_##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 \
+#define ISOBAR_PRODUCT(t, n, i0, i1, i2, i3, i4, i5, i6)                                                    \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n        \
+               "k16.f32." #t "." #t " {" ISOBAR_NAMES_##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 \
                                                           ";\n}"                                            \
-                   : ISOBAR_SUMS_##n                                                                        \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kARowsInner), "n"(kBRowsInner));       \
-    else                                                                                                    \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
-                   "k16.f32.f16.f16 {" ISOBAR_NAMES_##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4   \
-                                                        ";\n}"                                              \
-                   : ISOBAR_SUMS_##n                                                                        \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kARowsInner), "n"(kBRowsInner));       \
-  }
+               : ISOBAR_SUMS_##n                                                                            \
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kARowsInner), "n"(kBRowsInner))
   ISOBAR_FOR_EACH_WIDTH(ISOBAR_PRODUCT)
 #undef ISOBAR_PRODUCT
 }
@@ -325,23 +300,13 @@ __device__ inline void multiply(float (&c)[kN / 2], uint64_t a, uint64_t b, bool
 /// 2 (lane % 4) and the next (0 and 1) and 8 more (2 and 3)
 template <class T, int kN, bool kBRowsInner>
 __device__ inline void multiply(float (&c)[kN / 2], const uint32_t (&a)[4], uint64_t b, bool add) {
-#define ISOBAR_PRODUCT(n, i0, i1, i2, i3, i4, i5, i6)                                                       \
-  if constexpr (kN == n) {                                                                                  \
-    if constexpr (std::is_same_v<T, Bf16>)                                                                  \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
-                   "k16.f32.bf16.bf16 {" ISOBAR_NAMES_##n "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 \
+#define ISOBAR_PRODUCT(t, n, i0, i1, i2, i3, i4, i5, i6)                                                    \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n        \
+               "k16.f32." #t "." #t " {" ISOBAR_NAMES_##n "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 \
                                                           ", p, 1, 1, %" #i6 ";\n}"                         \
-                   : ISOBAR_SUMS_##n                                                                        \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),        \
-                     "n"(kBRowsInner));                                                                     \
-    else                                                                                                    \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
-                   "k16.f32.f16.f16 {" ISOBAR_NAMES_##n "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4   \
-                                                        ", p, 1, 1, %" #i6 ";\n}"                           \
-                   : ISOBAR_SUMS_##n                                                                        \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),        \
-                     "n"(kBRowsInner));                                                                     \
-  }
+               : ISOBAR_SUMS_##n                                                                            \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),            \
+                 "n"(kBRowsInner))
   ISOBAR_FOR_EACH_WIDTH(ISOBAR_PRODUCT)
 #undef ISOBAR_PRODUCT
 }
