@@ -54,7 +54,7 @@ class GlobePart : public NetPart {
     return as_act(e_, path() + "/backward_cast" + n, path() + ".dout" + n, dx, false);
   }
 
-  /// Adds to the gradient of the stream of nodes that receive messages, and returns that of the messages' sums.
+  /// Adds to the gradient of the receiving nodes, and returns that of the sums of messages.
   plan::View receivers_backward(GraphMlp& nodes, const plan::View& dh, const plan::View& x,
                                 const plan::View& dx, int64_t rows) {
     const plan::View du = nodes.backward(dh, rows), dsums = b_.scratch(path() + ".dsums", e_.act, rows * D_);

@@ -268,20 +268,23 @@ __device__ inline void add_to_memory(float* to, float x0, float x1, float x2, fl
     else                                   \
       f(f16, n, __VA_ARGS__);              \
   }
-#define ISOBAR_FOR_EACH_WIDTH(f)                                                                            \
-  ISOBAR_WIDTH(f, 16, 8, 9, 10, 11, 12, 13, 14)                                                             \
-  ISOBAR_WIDTH(f, 32, 16, 17, 18, 19, 20, 21, 22)                                                           \
-  ISOBAR_WIDTH(f, 48, 24, 25, 26, 27, 28, 29, 30) ISOBAR_WIDTH(f, 64, 32, 33, 34, 35, 36, 37, 38)           \
-      ISOBAR_WIDTH(f, 80, 40, 41, 42, 43, 44, 45, 46) ISOBAR_WIDTH(f, 96, 48, 49, 50, 51, 52, 53, 54)       \
-          ISOBAR_WIDTH(f, 112, 56, 57, 58, 59, 60, 61, 62) ISOBAR_WIDTH(f, 128, 64, 65, 66, 67, 68, 69, 70) \
-              ISOBAR_WIDTH(f, 144, 72, 73, 74, 75, 76, 77, 78)                                              \
-                  ISOBAR_WIDTH(f, 160, 80, 81, 82, 83, 84, 85, 86)                                          \
-                      ISOBAR_WIDTH(f, 176, 88, 89, 90, 91, 92, 93, 94)                                      \
-                          ISOBAR_WIDTH(f, 192, 96, 97, 98, 99, 100, 101, 102)                               \
-                              ISOBAR_WIDTH(f, 208, 104, 105, 106, 107, 108, 109, 110)                       \
-                                  ISOBAR_WIDTH(f, 224, 112, 113, 114, 115, 116, 117, 118)                   \
-                                      ISOBAR_WIDTH(f, 240, 120, 121, 122, 123, 124, 125, 126)               \
-                                          ISOBAR_WIDTH(f, 256, 128, 129, 130, 131, 132, 133, 134)
+#define ISOBAR_FOR_EACH_WIDTH(f)                          \
+  ISOBAR_WIDTH(f, 16, 8, 9, 10, 11, 12, 13, 14)           \
+  ISOBAR_WIDTH(f, 32, 16, 17, 18, 19, 20, 21, 22)         \
+  ISOBAR_WIDTH(f, 48, 24, 25, 26, 27, 28, 29, 30)         \
+  ISOBAR_WIDTH(f, 64, 32, 33, 34, 35, 36, 37, 38)         \
+  ISOBAR_WIDTH(f, 80, 40, 41, 42, 43, 44, 45, 46)         \
+  ISOBAR_WIDTH(f, 96, 48, 49, 50, 51, 52, 53, 54)         \
+  ISOBAR_WIDTH(f, 112, 56, 57, 58, 59, 60, 61, 62)        \
+  ISOBAR_WIDTH(f, 128, 64, 65, 66, 67, 68, 69, 70)        \
+  ISOBAR_WIDTH(f, 144, 72, 73, 74, 75, 76, 77, 78)        \
+  ISOBAR_WIDTH(f, 160, 80, 81, 82, 83, 84, 85, 86)        \
+  ISOBAR_WIDTH(f, 176, 88, 89, 90, 91, 92, 93, 94)        \
+  ISOBAR_WIDTH(f, 192, 96, 97, 98, 99, 100, 101, 102)     \
+  ISOBAR_WIDTH(f, 208, 104, 105, 106, 107, 108, 109, 110) \
+  ISOBAR_WIDTH(f, 224, 112, 113, 114, 115, 116, 117, 118) \
+  ISOBAR_WIDTH(f, 240, 120, 121, 122, 123, 124, 125, 126) \
+  ISOBAR_WIDTH(f, 256, 128, 129, 130, 131, 132, 133, 134)
 
 /// c += a b, or c = a b unless `add`, by descriptors (below). kRowsInner: the operand's inner dimension is
 /// its rows ("MN-major").
