@@ -1,5 +1,3 @@
-#include "reports/exports.h"
-
 #include <cmath>
 #include <ctime>
 
@@ -7,6 +5,7 @@
 #include "model/records/curves.h"
 #include "model/records/files/event_file.h"
 #include "model/records/naming.h"
+#include "reports/report.h"
 
 namespace isobar::report {
 namespace {

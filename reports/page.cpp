@@ -9,7 +9,6 @@
 #include "model/base/text/json.h"
 #include "reports/report.h"
 #include "reports/style/palette.h"
-#include "reports/subject.h"
 
 namespace isobar::report {
 namespace {
@@ -81,15 +80,6 @@ th.n, td.n { text-align: right; }
 )";
 
 constexpr size_t kRows = 200;  // most rows of a table on the page; the CSV file has all
-
-std::string today() {
-  char s[40];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(s, sizeof s, "%Y-%m-%d %H:%M UTC", &utc);
-  return s;
-}
 
 void append_figure(std::string& out, const Figure& f) {
   constexpr int kWide = 760;
@@ -271,19 +261,6 @@ nlohmann::json facets_of(const ReportData& d) {
     out.push_back(
         {{"field", "f" + std::to_string(i)}, {"title", d.facets[i].title}, {"values", d.facets[i].values}});
   return out;
-}
-
-PageText text_of_page(const ReportData& d, const std::vector<Comparison>& comparisons) {
-  const Subject subject = subject_of(d);
-  PageText text{.title = subject.title,
-                .facts = facts_of(d, comparisons),
-                .sentences = story(d, comparisons),
-                .problems = d.problems};
-  for (const std::string& line : subject.lines) text.subject += (text.subject.empty() ? "" : " ") + line;
-  for (const auto& dir : d.dirs)
-    text.made += (text.made.empty() ? "" : " and ") + dir.lexically_normal().string();
-  text.made += "; report of " + today() + (d.machine.empty() ? "" : "; predictions by " + d.machine);
-  return text;
 }
 
 std::string write_plain_page(const std::filesystem::path& out, const PageText& text,

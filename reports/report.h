@@ -5,6 +5,7 @@
 #pragma once
 #include <atomic>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -50,5 +51,15 @@ std::string vega_bundle(const std::filesystem::path& python, std::string* missin
 std::string script_of_page(const std::string& name);
 /// Removes files of an earlier page that this one does not write again, so that they cannot pass for its own.
 void clear_old(const std::filesystem::path& out);
+
+// Results in formats that other tools read: TensorBoard, Google Benchmark's compare.py, MLPerf's log readers.
+
+/// One folder with an event file for each run that has steps, named by its label: the curves that a live run
+/// writes (model/records/curves.h) and its hyperparameters. Returns the number of runs.
+size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folder);
+/// Step times in Google Benchmark's format: an entry a run; runs of one specification are its repetitions.
+nlohmann::json benchmark_json(const ReportData& d);
+/// MLPerf's ":::MLLOG" lines (mlperf_logging's keys), a file for each run that finished.
+size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder);
 
 }  // namespace isobar::report

@@ -1,11 +1,13 @@
-#include "reports/subject.h"
-
+// The words of a report of runs: net and its size, data, machine, dates and number of runs. Values that
+// differ among runs are given as a range or a count.
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <set>
 
 #include "model/base/system/shared_files.h"
 #include "model/records/naming.h"
+#include "reports/page.h"
 #include "reports/tables/tables.h"
 
 namespace isobar::report {
@@ -139,32 +141,45 @@ std::string runs_line(const ReportData& d) {
   return "Runs: " + line + (varied.empty() ? "" : "; what varies: " + varied) + ".";
 }
 
+std::string today() {
+  char s[40];
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(s, sizeof s, "%Y-%m-%d %H:%M UTC", &utc);
+  return s;
+}
+
 }  // namespace
 
-Subject subject_of(const ReportData& d) {
-  Subject s;
+PageText text_of_page(const ReportData& d, const std::vector<Comparison>& comparisons) {
+  PageText text{
+      .facts = facts_of(d, comparisons), .sentences = story(d, comparisons), .problems = d.problems};
   if (d.sets.size() == 1) {
-    s.title = name_of_set(d, 0);
+    text.title = name_of_set(d, 0);
     const std::string machine = machine_words(d);
-    if (!machine.empty()) s.title += " on " + machine;
+    if (!machine.empty()) text.title += " on " + machine;
     const std::string ranks = range_of(d, [](const ReportRun& r) { return r.run.ranks; });
-    if (!ranks.empty()) s.title += ", " + ranks + (ranks == "1" ? " rank" : " ranks");
+    if (!ranks.empty()) text.title += ", " + ranks + (ranks == "1" ? " rank" : " ranks");
   } else {
-    for (size_t i = 1; i < d.sets.size(); ++i) s.title += (i == 1 ? "" : " and ") + name_of_set(d, i);
-    s.title += " against " + name_of_set(d, 0);
+    for (size_t i = 1; i < d.sets.size(); ++i) text.title += (i == 1 ? "" : " and ") + name_of_set(d, i);
+    text.title += " against " + name_of_set(d, 0);
   }
-  s.lines = {net_line(d)};
-  if (const std::string line = machine_line(d); !line.empty()) s.lines.push_back(line);
-  s.lines.push_back(runs_line(d));
+  text.subject = net_line(d);
+  if (const std::string line = machine_line(d); !line.empty()) text.subject += " " + line;
+  text.subject += " " + runs_line(d);
   for (size_t i = 0; i < d.sets.size(); ++i) {
     const json about = about_of(d, i);
     std::string line = text_of(about, "note");
     if (const auto tags = about.find("tags"); tags != about.end() && tags->is_array())
       for (const json& tag : *tags)
         if (tag.is_string()) line += (line.empty() ? "#" : " #") + tag.get<std::string>();
-    if (!line.empty()) s.lines.push_back((d.sets.size() > 1 ? d.sets[i] + ": " : "") + line);
+    if (!line.empty()) text.subject += " " + (d.sets.size() > 1 ? d.sets[i] + ": " : "") + line;
   }
-  return s;
+  for (const auto& dir : d.dirs)
+    text.made += (text.made.empty() ? "" : " and ") + dir.lexically_normal().string();
+  text.made += "; report of " + today() + (d.machine.empty() ? "" : "; predictions by " + d.machine);
+  return text;
 }
 
 }  // namespace isobar::report

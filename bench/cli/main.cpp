@@ -1,14 +1,20 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/train/last_words.h"
 #include "bench/cli/train/submit_train.h"
-#include "bench/cli/words/output.h"
 #include "bench/cli/words/translate.h"
 #include "bench/ranks/rank_output.h"
 #include "model/base/error.h"
@@ -25,6 +31,32 @@
 namespace {
 
 using namespace isobar;
+
+/// The first thing in main(): a stream that the caller closed (`>&-`) becomes one that refuses what is
+/// written: else the next file that is opened would take its number, and get what is printed. Standard output
+/// keeps up line by line. What is written beyond the limit on file sizes is an error, not the process' end.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+        ::_exit(1);                               // the lowest is free
+  std::signal(SIGXFSZ, SIG_IGN);                  // a write beyond ulimit -f fails as one on a full disk does
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file keeps up, and an abort loses no line
+}
+
+/// The last: flushes. Lost output is reported and returns 1, or silently 141 if a reader has gone (`| head`),
+/// as a shell reports a death by SIGPIPE; a code other than 0 is kept.
+int checked_output(int code) {
+  std::cout.flush();
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && !std::ferror(stdout) && std::cout.good()) return code;
+  if (errno == EPIPE) return code != 0 ? code : 128 + SIGPIPE;
+  std::fprintf(stderr,
+               "isobar: standard output: cannot be written%s%s -> free its disk, or send it elsewhere\n",
+               errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
+  return code != 0 ? code : 1;
+}
 
 /// CLI11's own message only says that a subcommand is required.
 void refuse_unknown_command(const CLI::App& app, char** words) {
@@ -154,8 +186,6 @@ int run(int argc, char** argv) {
     refuse_unknown_command(app, argv + std::min(argc, 1));
     app.parse(argc, argv);
     return 0;
-  } catch (const CLI::RuntimeError& e) {
-    return e.get_exit_code();  // the command has printed the reason
   } catch (const ConfigError&) {
     // The value of an unknown option was taken for an argument: `--num_workers 8`.
     const std::string line = translation_of(given_to(app, words));
@@ -219,9 +249,9 @@ int guarded(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  isobar::cli::open_standard_streams();
+  open_standard_streams();
   isobar::cli::tell_of_ends();
   isobar::keep_to_absolute_search_paths();
   ::setenv("NCRCENV_IGNORE", "1", 1);  // netCDF would read .ncrc and .dodsrc of the working directory
-  return isobar::ranks::end_rank_output(isobar::cli::checked_output(guarded(argc, argv)));
+  return isobar::ranks::end_rank_output(checked_output(guarded(argc, argv)));
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "bench/cli/commands.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::cli {
 namespace {
@@ -21,8 +22,7 @@ std::string escaped(const std::string& text) {
       unsigned code = byte & (0x3fU >> more);
       for (int k = 0; k < more && i + 1 < text.size(); ++k)
         code = code << 6U | (static_cast<unsigned char>(text[++i]) & 0x3fU);
-      char name[16];
-      std::snprintf(name, sizeof name, "\\[u%04X]", code);
+      const std::string name = printed("\\[u%04X]", code);
       out += name;
       begins = false;
       continue;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "bench/sweep/results/resultsdir.h"
 #include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "model/records/results.h"
 
 namespace isobar::cluster {
@@ -192,11 +192,9 @@ Remaining remaining_of(const sweep::Trial& t, const sweep::TrialDir& dir, const 
   r.work_s = c.start_s + left * step.seconds + checkpoints * checkpoint.seconds;
   r.lead_s = one_more + limits.grace_s + kReserve_s;
   r.least_s = c.start_s + one_more + r.lead_s + (c.scheduler == "slurm" ? kSlurmIsEarly_s : 0);
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%.3g s for a step of %.3g s (%s) and a checkpoint of %.3g s (%s), and %.3g s to end in",
-                one_more, step.seconds, step.source, checkpoint.seconds, checkpoint.source,
-                limits.grace_s + kReserve_s);
+  const std::string text = printed(
+      "%.3g s for a step of %.3g s (%s) and a checkpoint of %.3g s (%s), and %.3g s to end in", one_more,
+      step.seconds, step.source, checkpoint.seconds, checkpoint.source, limits.grace_s + kReserve_s);
   r.lead_from = text;
   return r;
 }

@@ -1,11 +1,11 @@
 #include "bench/cluster/jobscript.h"
 
-#include "model/base/system/shell_quoted.h"
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <regex>
+
+#include "model/base/system/shell_quoted.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::cluster {
 namespace {
@@ -39,10 +39,8 @@ std::string body(const ClusterSpec& c, const JobRequest& job) {
 }  // namespace
 
 std::string hours(int64_t seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%02lld:%02lld:%02lld", static_cast<long long>(seconds / 3600),
-                static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
-  return text;
+  return printed("%02lld:%02lld:%02lld", static_cast<long long>(seconds / 3600),
+                 static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
 }
 
 std::optional<int64_t> seconds_of_limit(const std::string& text) {

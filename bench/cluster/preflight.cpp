@@ -1,11 +1,11 @@
 #include "bench/cluster/preflight.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/base/system/shared_files.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::cluster {
 
@@ -48,8 +48,7 @@ std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vect
         sorted[sorted.size() / 2];  // of two the faster: a healthy node shares its partner's slow link
     for (size_t i = 0; i < rates.size() && i < nodes.size(); ++i)
       if (rates[i] < share * median && named.insert(i).second) {
-        char text[96];
-        std::snprintf(text, sizeof text, "%s %.3g, and the median %.3g", what, rates[i], median);
+        const std::string text = printed("%s %.3g, and the median %.3g", what, rates[i], median);
         slow.push_back({nodes[i], text});
       }
   }

@@ -21,6 +21,7 @@
 #include "model/base/error.h"
 #include "model/base/system/shared_files.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "model/base/text/progress.h"
 
 namespace isobar::cluster {
@@ -36,9 +37,7 @@ constexpr double kLeaving_s = 120;  // within which a job ends after its last tr
 
 std::string new_name() {
   std::random_device random;
-  char text[16];
-  std::snprintf(text, sizeof text, "isobar-%08x", static_cast<unsigned>(random()));
-  return text;
+  return printed("isobar-%08x", static_cast<unsigned>(random()));
 }
 
 /// Folders of a results directory that did not exist before; removed again where they are empty.
@@ -78,7 +77,7 @@ class ClusterSweep {
       int64_t left = 0;
       std::string note;
       {
-        const sweep::DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+        const FileLock lock = sweep::lock_results(options_.results, std::max(options_.lock_wait_s, 60.0));
         if (first) {
           refuse_other_scheduler();
           count_reused();
@@ -98,7 +97,7 @@ class ClusterSweep {
       }
     }
     bar.finish();
-    const sweep::DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+    const FileLock lock = sweep::lock_results(options_.results, std::max(options_.lock_wait_s, 60.0));
     const std::vector<std::string> earlier = outcome_.problems;
     sweep::Store(options_.results).rebuild(sweep::collect_runs(matrix_, options_.results, outcome_));
     outcome_.problems.insert(outcome_.problems.begin(), earlier.begin(), earlier.end());

@@ -30,18 +30,14 @@ struct Examination {
 
 std::vector<Check> examine(const Examination& e);
 
-// ---- the checks, in this order ----
+// ---- the checks that have files of their own or are tested alone ----
 std::vector<Check> examine_processor();  // with memory and kernel libraries
 Check examine_threads(const engine::CpuPlaces& p);
 Check examine_memory(const std::filesystem::path& root = "/");
 std::vector<Check> examine_cores();
 std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
-std::vector<Check> examine_limits();
-Check examine_search_paths();
 std::vector<Check> examine_ranks(const Examination& e);
 std::vector<Check> examine_files(const Examination& e);
-std::vector<Check> examine_scheduler();
-std::vector<Check> examine_gpus();
 
 /// Runs on each of two ranks: sums a number over both and times messages; rank 0 prints the result.
 void two_ranks_part();

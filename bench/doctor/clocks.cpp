@@ -3,13 +3,13 @@
 #include <sys/timex.h>
 
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <set>
 
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
+#include "model/base/text/printed.h"
 #include "model/engine/host/energy_meter.h"
 
 namespace isobar::doctor {
@@ -41,13 +41,10 @@ Check examine_frequency(const fs::path& sys) {
     if (can > 0 && may > 0) lowest = std::min(lowest, may / can);
   }
   if (governors.empty()) return {"frequency", "not reported by the system (typical of virtual machines)"};
-  char text[96];
-  std::snprintf(text, sizeof text, "up to %.2f GHz", most_khz / 1e6);
-  std::string found = text;
+  std::string found = printed("up to %.2f GHz", most_khz / 1e6);
   for (const std::string& g : governors) found += ", governor " + g;
   if (lowest < 0.95) {
-    std::snprintf(text, sizeof text, ", held to %.0f %% of that", 100 * lowest);
-    return {"frequency", found + text, Health::look,
+    return {"frequency", found + printed(", held to %.0f %% of that", 100 * lowest), Health::look,
             "cpupower frequency-set --max, as root: the lower limit slows steps down"};
   }
   // intel_pstate's "powersave" follows the load; with other drivers it stays at the lowest frequency
@@ -73,9 +70,8 @@ Check examine_readings(const fs::path& sys) {
                                    }) /
                       kReadings;
   const std::string source = first_word(sys / "devices/system/clocksource/clocksource0/current_clocksource");
-  char text[96];
-  std::snprintf(text, sizeof text, "%s, %.0f ns a reading", source.empty() ? "unknown" : source.c_str(),
-                1e9 * each);
+  const std::string text =
+      printed("%s, %.0f ns a reading", source.empty() ? "unknown" : source.c_str(), 1e9 * each);
   return {"clock", text, each > kDear ? Health::look : Health::ok,
           "traces read it twice an op: choose a faster one in "
           "/sys/devices/system/clocksource/clocksource0/current_clocksource (tsc, kvm-clock)"};
@@ -95,8 +91,7 @@ Check examine_time_of_day() {
   const int state = ::adjtimex(&asked);
   if (state == -1) return {"time of day", "the system does not report whether it is synchronised"};
   if (state != TIME_ERROR) {
-    char text[64];
-    std::snprintf(text, sizeof text, "synchronised, to %.1f ms", static_cast<double>(asked.esterror) / 1e3);
+    const std::string text = printed("synchronised, to %.1f ms", static_cast<double>(asked.esterror) / 1e3);
     return {"time of day", text};
   }
   return {"time of day", "not synchronised", Health::absent,

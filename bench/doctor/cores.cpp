@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <vector>
 
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::doctor {
 namespace {
@@ -63,24 +63,21 @@ Check examine_each() {
   std::string slow;
   for (size_t i = 0; i < rates.size(); ++i) {
     if (rates[i] >= kSlow * usual) continue;
-    char text[64];
-    std::snprintf(text, sizeof text, "%score %d at %.0f %%", slow.empty() ? "" : ", ", cores[i],
-                  100 * rates[i] / usual);
+    const std::string text =
+        printed("%score %d at %.0f %%", slow.empty() ? "" : ", ", cores[i], 100 * rates[i] / usual);
     slow += text;
   }
   if (!slow.empty())
     return {"cores", slow + " of the others' speed", Health::look,
             "a rank waits for its slowest core: check for other load there (top) and for throttling"};
-  char text[96];
-  std::snprintf(text, sizeof text, "%zu measured, the slowest at %.0f %% of the median", rates.size(),
-                100 * sorted.front() / usual);
+  const std::string text = printed("%zu measured, the slowest at %.0f %% of the median", rates.size(),
+                                   100 * sorted.front() / usual);
   return {"cores", text};
 }
 
 Check examine_together() {
-  char text[96];
-  std::snprintf(text, sizeof text, "fp32 products %.0f GFLOP/s, copies %.1f GB/s", matrix_rate() / 1e9,
-                copy_rate() / 1e9);
+  const std::string text =
+      printed("fp32 products %.0f GFLOP/s, copies %.1f GB/s", matrix_rate() / 1e9, copy_rate() / 1e9);
   return {"cores together", text};
 }
 

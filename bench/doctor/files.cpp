@@ -12,6 +12,7 @@
 #include "bench/doctor/check.h"
 #include "model/base/error.h"
 #include "model/base/system/lock.h"
+#include "model/base/text/printed.h"
 #include "model/data/dataset.h"
 
 namespace isobar::doctor {
@@ -20,10 +21,7 @@ namespace {
 constexpr double kLeast = 64e6, kRoomy = 5e9;  // bytes free: for results alone; for a few checkpoints
 
 std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e9 ? "%.0f MB" : "%.1f GB",
-                bytes < 1e9 ? 1e-6 * bytes : 1e-9 * bytes);
-  return text;
+  return bytes < 1e9 ? printed("%.0f MB", 1e-6 * bytes) : printed("%.1f GB", 1e-9 * bytes);
 }
 
 // "" where the lock excludes a second process, else the fault.

@@ -1,11 +1,11 @@
 // The host's memory, and the part of it that control groups (a container, a job) allow this process.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "bench/doctor/check.h"
+#include "model/base/text/printed.h"
 #include "model/engine/host/control_groups.h"
 
 namespace isobar::doctor {
@@ -49,14 +49,13 @@ std::optional<GroupMemory> group_memory(const std::filesystem::path& root) {
 Check examine_memory(const std::filesystem::path& root) {
   const double all =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  char text[160];
-  std::snprintf(text, sizeof text, "%.1f GiB", all / kGiB);
+  const std::string text = printed("%.1f GiB", all / kGiB);
   const auto group = group_memory(root);
   if (!group || group->limit >= all) return {"memory", text};
-  std::snprintf(text, sizeof text,
-                "%.1f GiB, of which the control group allows %.1f GiB (%.1f GiB are in use)", all / kGiB,
-                group->limit / kGiB, group->used / kGiB);
-  return {"memory", text, Health::look,
+  return {"memory",
+          text + printed(", of which the control group allows %.1f GiB (%.1f GiB are in use)",
+                         group->limit / kGiB, group->used / kGiB),
+          Health::look,
           "the kernel kills what needs more: ask for more (Slurm --mem, PBS mem=, a container's --memory), "
           "or take "
           "smaller runs"};

@@ -5,6 +5,7 @@
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
+#include "model/base/text/printed.h"
 #include "model/comm/comm.h"
 
 namespace isobar::doctor {
@@ -30,9 +31,9 @@ Check link_of_line(const std::string& out, size_t sum) {
   if (std::sscanf(out.c_str() + sum + std::strlen(kSum), ", one_host %d, latency_s %lf, bytes_s %lf",
                   &one_host, &latency, &rate) != 3)
     return {"link", "the first rank did not report its speed", Health::look, kMend};
-  char text[128];
-  std::snprintf(text, sizeof text, "%s: %.1f us a message, %.2f GB/s each way",
-                one_host ? "two ranks of this host" : "two hosts", 1e6 * latency, rate / 1e9);
+  const std::string text =
+      printed("%s: %.1f us a message, %.2f GB/s each way", one_host ? "two ranks of this host" : "two hosts",
+              1e6 * latency, rate / 1e9);
   const bool slow = one_host && (latency > kLate || rate < kSlow);
   return {"link", text, slow ? Health::look : Health::ok,
           "ranks of one host should use shared memory: check OMPI_MCA_btl or MPICH_NO_LOCAL, /dev/shm, and "

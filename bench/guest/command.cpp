@@ -43,20 +43,20 @@ Values values_of(const RunSpec& spec, const GuestHosts& hosts) {
   return all;
 }
 
-std::string filled(const sweep::WordedText& t, const Values& values) {
-  return sweep::with_words(t, [&](const std::string& word) {
+std::string filled(const RunSpec& spec, const char* text_key, const std::string& text, const Values& values) {
+  return sweep::with_words(spec, text_key, text, [&](const std::string& word) {
     const auto at = values.find(word);
     if (at != values.end()) return at->second;
     std::vector<std::string> all;
     for (const auto& [key, value] : values) all.push_back(key);
-    throw ConfigError(t.spec.file, t.key, "has the word {" + word + "}, which is no key",
+    throw ConfigError(spec.file, text_key, "has the word {" + word + "}, which is no key",
                       did_you_mean(word, all, "isobar config keys lists them; {{ is a brace"));
   });
 }
 
 }  // namespace
 
-std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const TakenUp& from) {
+std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const std::string& checkpoint) {
   Values values = values_of(spec, hosts);
   const std::set<std::string> words = sweep::words_of_command(spec);
   if (!spec.run.resume.empty() && !words.contains("resume"))
@@ -71,9 +71,9 @@ std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const Ta
                       both);
   values["flags"] = flags_of(spec).words;
   Values more = values;
-  more["checkpoint"] = shell_quoted(from.checkpoint);
-  values["resume"] = from.checkpoint.empty() ? "" : filled({spec, "run.resume", spec.run.resume}, more);
-  return filled({spec, kKey, spec.run.command}, values);
+  more["checkpoint"] = shell_quoted(checkpoint);
+  values["resume"] = checkpoint.empty() ? "" : filled(spec, "run.resume", spec.run.resume, more);
+  return filled(spec, kKey, spec.run.command, values);
 }
 
 bool reaches_command(const std::string& key, const RunSpec& spec) {

@@ -3,7 +3,7 @@
 //
 //   run.command: "torchrun --nproc-per-node {ranks_on_host} train.py --mbs {policy.micro_batch} --out {out}"
 //
-//   guest_command(spec, hosts, {})      // "torchrun --nproc-per-node 2 train.py --mbs 4 --out runs/first"
+//   guest_command(spec, hosts)      // "torchrun --nproc-per-node 2 train.py --mbs 4 --out runs/first"
 //
 // A word is a key of the specification, or one of
 //   ranks, ranks_on_host, nodes, node_rank, nodelist   where it runs: n1,n2 is a nodelist
@@ -22,12 +22,10 @@ namespace isobar::guest {
 
 inline constexpr const char* kBatchKey = "train.global_batch";
 
-struct TakenUp {
-  std::string checkpoint;  // the newest of run.checkpoint; "": begins anew
-};
-
-/// The command with its words replaced. Throws ConfigError for a word that is no key.
-std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const TakenUp& from);
+/// The command with its words replaced. `checkpoint`: the newest of run.checkpoint, from which it is taken
+/// up;
+/// "": it begins anew. Throws ConfigError for a word that is no key.
+std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const std::string& checkpoint = "");
 /// True if the command, or the harness, is another where this key has another value.
 bool reaches_command(const std::string& key, const RunSpec& spec);
 /// Throws ConfigError if a varied or given key reaches neither the command nor the harness: the program would

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/logs/warm_up.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/step_stats.h"
 #include "model/base/system/files.h"

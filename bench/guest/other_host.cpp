@@ -52,7 +52,7 @@ std::optional<sweep::Verdict> run_on_other_host(const RunSpec& spec, const Guest
   const std::string k = std::to_string(hosts.rank);
   const fs::path out = dir / ("output-" + k + ".txt"), err = dir / ("errors-" + k + ".txt");
   const auto last = resume ? sweep::checkpoint_of_command(spec, dir) : std::nullopt;
-  const std::string command = guest_command(spec, hosts, {last ? last->string() : ""});
+  const std::string command = guest_command(spec, hosts, last ? last->string() : "");
   sweep::WatchedProcess process(
       {.argv = {"/bin/sh", "-c", command}, .out = out, .err = err, .limits = {.grace_s = grace_of(spec)}});
   bool asked = false;
@@ -62,7 +62,7 @@ std::optional<sweep::Verdict> run_on_other_host(const RunSpec& spec, const Guest
   if (o.end == sweep::ProcessEnd::exited && o.code == 0) return std::nullopt;
   // A code other than 0 would make the launcher end the first node's process, which may still write.
   if (asked) return std::nullopt;
-  const sweep::Verdict v = verdict_of_guest(o, {read_end(out, kMostWords), read_end(err, kMostWords)},
+  const sweep::Verdict v = verdict_of_guest(o, read_end(out, kMostWords), read_end(err, kMostWords),
                                             records::read_tail(dir / "result.jsonl").last_step);
   write_atomically(
       file_of(dir, hosts.rank),

@@ -1,5 +1,5 @@
 // A training by somebody else's program (run.command), as a run of ours: started without MPI of our own,
-// supervised, its output kept and read as it comes (guest_output.h), its end classified. What reads runs
+// supervised, its output kept and read as it comes, its end classified. What reads runs
 // (sweeps, reports, fits, watch) sees result.jsonl and knows no difference.
 //
 //   RUN/result.jsonl  spec.json  output.txt  errors.txt     what the program printed on each stream
@@ -34,12 +34,10 @@ struct GuestOptions {
   std::optional<records::ExpectedStep> expected = {};  // what advice compares with
 };
 
-struct LastWords {
-  std::string out, err;  // ends of what it printed
-};
-/// The verdict on a command that did not end well. `last_step`: -1: it made none.
-sweep::Verdict verdict_of_guest(const sweep::ProcessOutcome& outcome, const LastWords& last,
-                                int64_t last_step);
+/// The verdict on a command that did not end well. `out`, `err`: the ends of what it printed; `last_step`:
+/// -1: it made none.
+sweep::Verdict verdict_of_guest(const sweep::ProcessOutcome& outcome, const std::string& out,
+                                const std::string& err, int64_t last_step);
 
 /// Runs the command to its end. Throws ConfigError before it starts; what happens later is in the record.
 records::EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options);

@@ -72,4 +72,13 @@ bool is_weights(const std::filesystem::path& file);
 std::string import_weights(const std::filesystem::path& file, const std::string& config,
                            const std::filesystem::path& to);
 
+/// True for net.py:build and package.module:build: what builds a model in PyTorch, not a file.
+bool is_torch_target(const std::string& text);
+/// A net written in PyTorch, recorded by torch_graph.py in the user's Python as a file for net.kind traced.
+/// `inputs`: of one sample, "3x224x224", "tokens=1024:int64"; `loss`: mse | cross_entropy; "": the model's
+/// own, else mse; `python`: "": $ISOBAR_PYTHON, else python3 of PATH. Returns what was recorded and assumed,
+/// in lines. Throws ConfigError for what cannot be recorded.
+std::string import_torch_net(const std::string& target, const std::vector<std::string>& inputs,
+                             const std::string& loss, const std::string& python, const std::string& out);
+
 }  // namespace isobar::foreign

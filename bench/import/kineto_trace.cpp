@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/base/text/json_fault.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar::foreign {
@@ -137,9 +137,7 @@ bool last_is_cut(const std::vector<Mark>& marks, bool by_host) {
 }
 
 std::string milliseconds(double us) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.4g ms", 1e-3 * us);
-  return s;
+  return printed("%.4g ms", 1e-3 * us);
 }
 
 class TraceReader {

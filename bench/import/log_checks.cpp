@@ -1,13 +1,11 @@
-#include "bench/import/log_checks.h"
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "bench/import/training_log.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar::foreign {
@@ -22,9 +20,7 @@ constexpr size_t kFewIntervals = 3;
 constexpr double kClockSlack_s = 2;  // resolution of whole seconds
 
 std::string short_number(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.4g", v);
-  return s;
+  return printed("%.4g", v);
 }
 
 /// The median without the first line, which includes compilation and allocation.

@@ -4,7 +4,6 @@
 // step (version 5) or the throughput. None describes net or layout.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "bench/logs/forms/json_line.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar::foreign {
@@ -39,9 +39,7 @@ struct MlperfEvents {
 };
 
 std::string count_text(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.15g", v);
-  return s;
+  return printed("%.15g", v);
 }
 
 MlperfEvents events_in(const std::string& text, LoggedRun& r) {

@@ -2,7 +2,6 @@
 // count type redop root time algbw busbw #wrong, out of place and in place; times in microseconds.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -14,6 +13,7 @@
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 #include "model/base/text/csv.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::foreign {
 namespace {
@@ -151,11 +151,7 @@ double bus_factor(const std::string& collective, int64_t ranks) {
 void check_row(const std::string& file, const CollectiveTime& r, int line) {
   const std::string at = "line " + std::to_string(line);
   const auto differ = [](double a, double b) { return std::abs(a - b) > 0.011 + 0.01 * std::max(a, b); };
-  const auto text = [](double v) {
-    char s[32];
-    std::snprintf(s, sizeof s, "%.2f", v);
-    return std::string(s);
-  };
+  const auto text = [](double v) { return printed("%.2f", v); };
   const double algbw = 1e-9 * r.bytes / r.seconds, factor = bus_factor(r.collective, r.ranks);
   if (differ(r.algbw, algbw))
     throw ConfigError(file, at,
@@ -283,12 +279,11 @@ std::string to_csv(const Collectives& c) {
   const std::string name = std::filesystem::path(c.file).stem().string();
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const CollectiveTime& r = c.rows[i];
-    char numbers[160];
     std::string collective = r.collective;
     collective.erase(std::remove(collective.begin(), collective.end(), '_'), collective.end());
-    std::snprintf(numbers, sizeof numbers, "%ld,%ld,%ld,%s,,%.0f,%.9g,%.9g,%.9g", static_cast<long>(r.hosts),
-                  static_cast<long>(r.ranks), static_cast<long>(r.ranks / r.hosts), collective.c_str(),
-                  r.bytes, r.seconds * 1e6, r.algbw, r.busbw);
+    const std::string numbers =
+        printed("%ld,%ld,%ld,%s,,%.0f,%.9g,%.9g,%.9g", r.hosts, r.ranks, r.ranks / r.hosts,
+                collective.c_str(), r.bytes, r.seconds * 1e6, r.algbw, r.busbw);
     out += csv_cell(name) + "," + csv_cell(name + "-" + std::to_string(i)) + "," + csv_cell(name) + "," +
            csv_cell(c.device) + ",,," + numbers + ",n,nccl-tests,measured(log)," + csv_cell(c.file) + ",,\n";
   }

@@ -1,9 +1,8 @@
-#include "bench/import/torch_graph.h"
-
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/import/import.h"
 #include "model/base/error.h"
 #include "model/base/net_specs/traced.h"
 #include "model/base/spec/traced_net.h"
@@ -46,15 +45,16 @@ bool is_torch_target(const std::string& text) {
   return module.ends_with(".py") || is_python_name(module, true);
 }
 
-std::string import_torch_net(const std::string& target, const TorchNetImport& options) {
+std::string import_torch_net(const std::string& target, const std::vector<std::string>& inputs,
+                             const std::string& loss, const std::string& python, const std::string& out) {
   const std::filesystem::path script = file_of_program("bench/import/torch_graph.py");
   if (script.empty())
     throw ConfigError("bench/import/torch_graph.py", "", "is not beside the program", "install isobar whole");
-  const std::string part = options.out + ".part";
-  std::vector<std::string> words{recording_python(options.python), script.string(), target, "-o", part};
-  if (!options.loss.empty()) words.insert(words.end(), {"--loss", options.loss});
+  const std::string part = out + ".part";
+  std::vector<std::string> words{recording_python(python), script.string(), target, "-o", part};
+  if (!loss.empty()) words.insert(words.end(), {"--loss", loss});
   words.emplace_back("--inputs");
-  words.insert(words.end(), options.inputs.begin(), options.inputs.end());
+  words.insert(words.end(), inputs.begin(), inputs.end());
   const ProgramRun run = run_program(words);
   if (run.code != 0) {
     std::filesystem::remove(part);
@@ -66,7 +66,7 @@ std::string import_torch_net(const std::string& target, const TorchNetImport& op
     spec.file = part;
     nets::check_priced(spec);
     const auto net = spec.net();
-    rename_synced(part, options.out);
+    rename_synced(part, out);
     return std::to_string(net->parameter_count()) + " parameters, PyTorch " + net->torch + "\n" + run.out;
   } catch (const ConfigError&) {
     std::filesystem::remove(part);

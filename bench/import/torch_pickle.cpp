@@ -1,10 +1,10 @@
 #include "bench/import/torch_pickle.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <unordered_map>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::foreign {
 
@@ -24,9 +24,8 @@ class TorchUnpickler {
       if (op == '.') break;
       if (!frame(op) && !number(op) && !text(op) && !sequence(op) && !dictionary(op) && !stack(op) &&
           !memory(op) && !object(op)) {
-        char code[8];
-        std::snprintf(code, sizeof code, "0x%02x", op);
-        refuse(std::string("has a pickle with the code ") + code + ", which torch.save does not write");
+        const std::string code = printed("0x%02x", op);
+        refuse("has a pickle with the code " + code + ", which torch.save does not write");
       }
     }
     to_.top_ = pop();

@@ -3,70 +3,43 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 #include "bench/import/import.h"
 #include "bench/logs/log_text.h"
-#include "bench/logs/warm_up.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
+#include "model/base/text/csv_table.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar::foreign {
 namespace {
 
-// In the order of the table's columns.
-constexpr std::array<const char*, 41> kColumns{"row_id",
-                                               "source",
-                                               "framework",
-                                               "model_name",
-                                               "arch",
-                                               "layers",
-                                               "hidden",
-                                               "ffn_hidden",
-                                               "heads",
-                                               "kv_heads",
-                                               "head_dim",
-                                               "vocab",
-                                               "seq_len",
-                                               "experts",
-                                               "top_k",
-                                               "expert_ffn",
-                                               "shared_experts",
-                                               "dense_layers",
-                                               "q_lora_rank",
-                                               "kv_lora_rank",
-                                               "qk_head_dim",
-                                               "v_head_dim",
-                                               "gpus",
-                                               "dp",
-                                               "tp",
-                                               "cp",
-                                               "pp",
-                                               "vpp",
-                                               "ep",
-                                               "sequence_parallel",
-                                               "zero_stage",
-                                               "micro_batch",
-                                               "global_batch",
-                                               "precision",
-                                               "recompute",
-                                               "recomputed_layers",
-                                               "schedule",
-                                               "attention_kernel",
-                                               "compiled",
-                                               "step_time_s",
-                                               "memory_gb"};
+constexpr const char* kColumns =
+    "row_id,source,framework,model_name,arch,layers,hidden,ffn_hidden,heads,kv_heads,head_dim,"
+    "vocab,seq_len,experts,top_k,expert_ffn,shared_experts,dense_layers,q_lora_rank,kv_lora_rank,"
+    "qk_head_dim,v_head_dim,gpus,dp,tp,cp,pp,vpp,ep,sequence_parallel,zero_stage,micro_batch,"
+    "global_batch,precision,recompute,recomputed_layers,schedule,attention_kernel,compiled,"
+    "step_time_s,memory_gb";
 
 constexpr std::array<const char*, 11> kNeeded{"arch",         "layers",    "hidden",   "heads",
                                               "seq_len",      "gpus",      "tp",       "micro_batch",
                                               "global_batch", "precision", "recompute"};
 
+/// By LogKind.
+constexpr struct {
+  const char* name;
+  void (*read)(const std::string& text, LoggedRun& run);  // null: kineto_steps, of several files
+} kLogs[] = {{"Megatron-LM", read_megatron_log},
+             {"NeMo", read_nemo_log},
+             {"torchtitan", read_torchtitan_log},
+             {"MLPerf", read_mlperf_log},
+             {"PyTorch", nullptr}};
+
 std::string number_cell(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.10g", v);
-  return s;
+  return printed("%.10g", v);
 }
 
 /// Adds cells that only the configuration has, and throws when it contradicts the log.
@@ -102,56 +75,7 @@ std::string quoted(const std::string& cell) {
   return out + "\"";
 }
 
-}  // namespace
-
-double LoggedRun::seconds() const {
-  return quantile(steps, 0.5);
-}
-double LoggedRun::number(const std::string& column) const {
-  for (const auto* from : {&cells, &given})
-    if (const auto at = from->find(column); at != from->end() && !at->second.empty())
-      return std::atof(at->second.c_str());
-  return 0;
-}
-void LoggedRun::set(const std::string& column, double value) {
-  cells[column] = number_cell(value);
-}
-void LoggedRun::set(const std::string& column, const std::string& value) {
-  cells[column] = value;
-}
-
-const char* name_of(LogKind kind) {
-  switch (kind) {
-    case LogKind::megatron:
-      return "Megatron-LM";
-    case LogKind::nemo:
-      return "NeMo";
-    case LogKind::torchtitan:
-      return "torchtitan";
-    case LogKind::mlperf:
-      return "MLPerf";
-    case LogKind::kineto:
-      break;
-  }
-  return "PyTorch";
-}
-
-std::optional<LogKind> log_kind(const std::string& text) {
-  const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-  if (is_kineto(text)) return LogKind::kineto;
-  if (has("elapsed time per iteration (ms):") || has("elapsed time per iteration (s):"))
-    return LogKind::megatron;
-  if (has("train_step_timing in s")) return LogKind::nemo;
-  if (has(":::MLLOG")) return LogKind::mlperf;
-  if ((has("tps:") || has("wps:")) && has("step:")) return LogKind::torchtitan;
-  return std::nullopt;
-}
-
-std::string log_kinds_looked_for() {
-  return "'elapsed time per iteration' (Megatron-LM), 'train_step_timing in s' (NeMo), ':::MLLOG' (MLPerf), "
-         "'step:' with 'tps:' or 'wps:' (torchtitan), '\"traceEvents\"' (PyTorch)";
-}
-
+/// The cells that a row of configs/published would have for this specification.
 std::map<std::string, std::string> cells_of(const RunSpec& s) {
   std::map<std::string, std::string> c;
   const auto count = [&](const char* column, int64_t v) { c[column] = std::to_string(v); };
@@ -189,6 +113,44 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
   return c;
 }
 
+}  // namespace
+
+double LoggedRun::seconds() const {
+  return quantile(steps, 0.5);
+}
+double LoggedRun::number(const std::string& column) const {
+  for (const auto* from : {&cells, &given})
+    if (const auto at = from->find(column); at != from->end() && !at->second.empty())
+      return std::atof(at->second.c_str());
+  return 0;
+}
+void LoggedRun::set(const std::string& column, double value) {
+  cells[column] = number_cell(value);
+}
+void LoggedRun::set(const std::string& column, const std::string& value) {
+  cells[column] = value;
+}
+
+const char* name_of(LogKind kind) {
+  return kLogs[static_cast<size_t>(kind)].name;
+}
+
+std::optional<LogKind> log_kind(const std::string& text) {
+  const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (is_kineto(text)) return LogKind::kineto;
+  if (has("elapsed time per iteration (ms):") || has("elapsed time per iteration (s):"))
+    return LogKind::megatron;
+  if (has("train_step_timing in s")) return LogKind::nemo;
+  if (has(":::MLLOG")) return LogKind::mlperf;
+  if ((has("tps:") || has("wps:")) && has("step:")) return LogKind::torchtitan;
+  return std::nullopt;
+}
+
+std::string log_kinds_looked_for() {
+  return "'elapsed time per iteration' (Megatron-LM), 'train_step_timing in s' (NeMo), ':::MLLOG' (MLPerf), "
+         "'step:' with 'tps:' or 'wps:' (torchtitan), '\"traceEvents\"' (PyTorch)";
+}
+
 LoggedRun read_training_log(const std::vector<std::string>& files, const std::string& config) {
   LoggedRun r;
   r.file = files.front();
@@ -205,25 +167,12 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
     validate(spec);
     r.given = cells_of(spec);
   }
-  switch (r.kind) {
-    case LogKind::megatron:
-      read_megatron_log(text, r);
-      break;
-    case LogKind::nemo:
-      read_nemo_log(text, r);
-      break;
-    case LogKind::torchtitan:
-      read_torchtitan_log(text, r);
-      break;
-    case LogKind::mlperf:
-      read_mlperf_log(text, r);
-      break;
-    case LogKind::kineto: {
-      std::optional<int64_t> world;
-      r.steps = kineto_steps(files, r.notes, &world);
-      if (world) r.set("gpus", static_cast<double>(*world));
-      break;
-    }
+  if (const auto read = kLogs[static_cast<size_t>(r.kind)].read) {
+    read(text, r);
+  } else {
+    std::optional<int64_t> world;
+    r.steps = kineto_steps(files, r.notes, &world);
+    if (world) r.set("gpus", static_cast<double>(*world));
   }
   if (!config.empty()) add_config(r, config);
   refuse_gaps(r, config);
@@ -249,17 +198,13 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
 }
 
 std::string table_of(const std::vector<LoggedRun>& runs) {
-  std::string out;
-  for (const char* c : kColumns) out += (out.empty() ? "" : ",") + std::string(c);
-  out += "\n";
-  for (const LoggedRun& r : runs) {
-    std::string line;
-    for (const char* c : kColumns) {
+  const std::vector<std::string> columns = parse_csv(kColumns, "").columns;
+  std::string out = kColumns + std::string("\n");
+  for (const LoggedRun& r : runs)
+    for (const std::string& c : columns) {
       const auto at = r.cells.find(c);
-      line += (c == kColumns.front() ? "" : ",") + (at == r.cells.end() ? "" : quoted(at->second));
+      out += (at == r.cells.end() ? "" : quoted(at->second)) + (c == columns.back() ? "\n" : ",");
     }
-    out += line + "\n";
-  }
   return out;
 }
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "bench/logs/followed_files.h"
 #include "bench/logs/log_text.h"
-#include "bench/logs/warm_up.h"
 #include "model/base/step_stats.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::logs {
 namespace {
@@ -24,9 +23,7 @@ constexpr size_t kFewGrow = 5;         // times that grow, likewise
 constexpr double kADate = 1e8;         // seconds since 1970 that a log's clock shows; it may have none
 
 std::string in_short(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.4g", v);
-  return s;
+  return printed("%.4g", v);
 }
 
 /// True for what is only known once a step is done; the number 0 alone may be that of no step.
@@ -43,13 +40,12 @@ std::optional<int64_t> whole(const std::optional<double>& x) {
 }  // namespace
 
 OutputReader::OutputReader(const OutputOptions& options) : options_(options), numbers_(options.from_zero) {
-  const ReaderUse use{static_cast<double>(options.batch), static_cast<double>(options.tokens), options.file};
   for (size_t at = 0; at < options.reads.size();) {
     const size_t end = std::min(options.reads.find('\n', at), options.reads.size());
     const std::string one = options.reads.substr(at, end - at);
     at = end + 1;
     if (one.find_first_not_of(" \t") == std::string::npos || is_file_to_follow(one)) continue;
-    for (auto& reader : readers_named(one, use)) readers_.push_back(std::move(reader));
+    for (auto& reader : readers_named(one, options)) readers_.push_back(std::move(reader));
   }
 }
 
@@ -331,6 +327,23 @@ int64_t StepNumbers::done(int64_t newest) const {
     return from_zero_.contains(s.first) || ends_strides_from_zero(s.second);
   });
   return newest + (from_zero ? 1 : 0);
+}
+
+namespace {
+
+constexpr double kWarmUpFactor = 1.5;
+
+}  // namespace
+
+WarmUp warm_up(const std::vector<double>& seconds) {
+  if (seconds.size() < 2) return {0, "no step time is left out as warm-up: there are fewer than 2"};
+  const double usual = quantile(seconds, 0.5);
+  size_t n = 1;
+  while (n + 1 < seconds.size() && seconds[n] > kWarmUpFactor * usual) ++n;
+  const std::string all = std::to_string(seconds.size()) + " step times ";
+  return {n,
+          (n == 1 ? "the first of " + all + "is" : "the first " + std::to_string(n) + " of " + all + "are") +
+              " left out as warm-up: the first, and those right behind it above 1.5 medians"};
 }
 
 }  // namespace isobar::logs

@@ -1,4 +1,4 @@
-// Records of a training in the output of its program, as it comes: run.reads names its readers (readers.h).
+// Records of a training in the output of its program, as it comes: run.reads names its readers (readers.cpp).
 //
 //   OutputReader read({.reads = "auto", .batch = 32});
 //   read.line(text, seconds_since_1970);                  // any number of lines
@@ -16,6 +16,7 @@
 //   numbers.of("lines", 0);       // 1: counts from 0, beside one that counts what is done
 //   numbers.done(60);             // steps done when the newest number is 60
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -25,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/logs/readers.h"
+#include "bench/logs/forms/forms.h"
 #include "model/records/records.h"
 
 namespace isobar::logs {
@@ -61,6 +62,11 @@ struct OutputOptions {
   std::string file;                 // of the specification, for errors
   std::set<std::string> from_zero;  // sources that count steps from 0 (StepNumbers)
 };
+
+/// The readers of one line of run.reads, with their names (readers.cpp). Throws ConfigError for words that
+/// are none.
+std::vector<std::pair<std::string, LineReader>> readers_named(const std::string& reads,
+                                                              const OutputOptions& options);
 
 struct OutputSummary {
   int64_t last_step = -1;       // -1: none
@@ -134,5 +140,22 @@ class OutputReader {
   double claimed_s_ = 0, first_at_ = -1, last_at_ = -1;  // of steps after the first that was written; when
   std::optional<Quantities> run_;
 };
+
+// Which of the first steps are warm-up: they compile, allocate, connect and fill caches.
+
+struct WarmUp {
+  size_t steps = 0;
+  std::string text;  // the rule and its result, for the reader of a result
+};
+
+/// The first step, and those right behind it that take more than kWarmUpFactor medians; of one step, none.
+WarmUp warm_up(const std::vector<double>& seconds);
+
+// Shows how run.reads would read a file that a training has written: which readers know it, the first steps,
+// what looks like a step and was not read, and the warm-up.
+
+/// `file`: text, also gzipped; a table (.csv); an event file of TensorBoard, or a folder of such. Throws
+/// ConfigError if nothing in it is recognised.
+std::string tried_log(const std::string& file, OutputOptions options);
 
 }  // namespace isobar::logs

@@ -1,10 +1,29 @@
-#include "bench/logs/readers.h"
-
+// The readers that run.reads names. Each takes the lines that it knows, and keeps what one line says about
+// the next:
+//
+//   auto        all of them, by line
+//   json        objects of JSON with a step, and keys as loggers name them (quantities.h)
+//   megatron    Megatron-LM and its forks            nemo        NeMo, 1 and 2
+//   torchtitan  "step: 10  loss:  8.1  …  tps: 1,234"
+//   deepspeed   its engine, pipeline engine and timer
+//   trainer     Hugging Face's Trainer: its bar and its dicts
+//   lightning   its progress bar; tqdm: any other of a training
+//   timm        and others that count batches in brackets: torchvision, mmcv, mmengine, Swin
+//   detectron2  "iter: 19  total_loss: 0.9  time: 0.4012  …  max_mem: 5567M"
+//   composer    blocks of Composer, llm-foundry and OLMo: a step, and then a number a line
+//   mlperf      ":::MLLOG" events                    nersc       NERSC's ViT: a line an epoch
+//   aurora-jax, regional-gnn, ufs                    three further codes of weather models
+//   lines       "step 12 … loss 0.5 … 33.1 ms", the names and units in any order
+//   csv:PATH, tensorboard:PATH    files that the program writes (followed_files.h)
+//   a line of one's own (own_line)
+//
+// run.reads may hold several, a line each.
 #include <algorithm>
 
 #include "bench/logs/forms/forms.h"
 #include "bench/logs/forms/json_line.h"
 #include "bench/logs/forms/line_form.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 
@@ -48,8 +67,8 @@ std::optional<Quantities> detectron(std::string_view line) {
   return q && q->has(LogQuantity::step) && q->has(LogQuantity::loss) ? q : std::nullopt;
 }
 
-Named all_readers(const ReaderUse& use) {
-  return {{"mlperf", mlperf_lines(use.batch, use.tokens)},
+Named all_readers(const OutputOptions& o) {
+  return {{"mlperf", mlperf_lines(static_cast<double>(o.batch), static_cast<double>(o.tokens))},
           {"json", json_line},
           {"megatron", first_of(megatron_lines())},
           {"nemo", nemo},
@@ -61,9 +80,9 @@ Named all_readers(const ReaderUse& use) {
           {"composer", block_lines()},
           {"tqdm", bar_lines()},
           {"nersc", nersc_lines()},
-          {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", use.file)},
-          {"regional-gnn", own_line("Step {step}: train_loss={loss}, val_loss={valid_loss}", use.file)},
-          {"ufs", own_line("Epoch {epoch}/* - Train: {loss}, Val: {valid_loss}", use.file)},
+          {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", o.file)},
+          {"regional-gnn", own_line("Step {step}: train_loss={loss}, val_loss={valid_loss}", o.file)},
+          {"ufs", own_line("Epoch {epoch}/* - Train: {loss}, Val: {valid_loss}", o.file)},
           {"lines", free_line}};
 }
 
@@ -76,15 +95,15 @@ std::vector<std::string> reader_names() {
 
 }  // namespace
 
-Named readers_named(const std::string& reads, const ReaderUse& use) {
-  Named all = all_readers(use), out;
+Named readers_named(const std::string& reads, const OutputOptions& o) {
+  Named all = all_readers(o), out;
   const bool bar = reads == "lightning" || reads == "trainer" || reads == "nemo";
   for (auto& one : all)
     if (reads == "auto" || one.first == reads || (bar && one.first == "tqdm")) out.push_back(std::move(one));
   if (!out.empty()) return out;
-  if (describes_a_line(reads)) return {{"'" + reads + "'", own_line(reads, use.file)}};
+  if (describes_a_line(reads)) return {{"'" + reads + "'", own_line(reads, o.file)}};
   throw ConfigError(
-      use.file, "run.reads", "is '" + reads + "', which is no reader and has no {step}",
+      o.file, "run.reads", "is '" + reads + "', which is no reader and has no {step}",
       did_you_mean(reads, reader_names(),
                    "or write a line as the program prints it: \"step {step} loss {loss} * {ms} ms\""));
 }

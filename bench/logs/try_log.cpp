@@ -1,5 +1,3 @@
-#include "bench/logs/try_log.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,7 +7,7 @@
 #include "bench/logs/followed_files.h"
 #include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"
-#include "bench/logs/warm_up.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/step_stats.h"
 

@@ -1,37 +1,22 @@
 // The command line that runs this program on several ranks of this host, for execv: no shell is involved.
+// Many machines have several MPIs, and another one's mpiexec starts processes that never find each other
+// (model/comm/launcher.h).
 #pragma once
-#include <unistd.h>
-
-#include <stdexcept>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "bench/cluster/schedulers/mpiexec.h"
-#include "model/base/system/program.h"
-#include "model/comm/comm.h"
-
 namespace isobar::ranks {
 
-inline std::vector<std::string> mpiexec_command(int64_t ranks) {
-  const std::string self = own_program().string();
-  if (self.empty()) throw std::runtime_error("cannot find the path of this program");
-  std::vector<std::string> args = {cluster::mpiexec_of(comm::Mpi::version()), "-n", std::to_string(ranks)};
-  if (cluster::mpi_family(comm::Mpi::version()) == "Open MPI") {
-    // Ranks manage their own threads; more ranks than cores must work on a laptop.
-    args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
-    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
-  }
-  args.push_back(self);
-  return args;
-}
+/// By the first mpiexec in PATH of the MPI that this program is linked with, under the names mpiexec, mpirun
+/// and those of distributions. Throws ConfigError with the ones found and the fix, and where the MPI is of no
+/// known family.
+std::vector<std::string> mpiexec_command(int64_t ranks);
+
+/// The family of an MPI: Open MPI, or MPICH with its derivatives; "" where the text names neither.
+std::string mpi_family(const std::string& text);
 
 /// argv for execv; points into `args`.
-inline std::vector<char*> argv_of(std::vector<std::string>& args) {
-  std::vector<char*> argv;
-  argv.reserve(args.size() + 1);
-  for (std::string& s : args) argv.push_back(s.data());
-  argv.push_back(nullptr);
-  return argv;
-}
+std::vector<char*> argv_of(std::vector<std::string>& args);
 
 }  // namespace isobar::ranks

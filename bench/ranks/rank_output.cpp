@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "model/engine/host/host.h"
 
 namespace isobar::ranks {
@@ -194,8 +194,7 @@ void begin_rank_output(const std::string& how, int rank, const fs::path& run_dir
   Forwarding f;
   std::array<int, 2> go = {-1, -1};
   if (how == "files") {
-    char name[32];
-    std::snprintf(name, sizeof name, "rank-%04d.log", rank);
+    const std::string name = printed("rank-%04d.log", rank);
     f.file = run_dir / "ranks" / name;
     go = new_pipe();
   }

@@ -129,7 +129,7 @@ class Ranks {
   sigset_t heard_, before_;
   pid_t pid_ = -1;
   int asked_ = 0, count_ = 0;
-  const bool passes_on_ = cluster::mpi_family(comm::Mpi::version()) == "Open MPI";
+  const bool passes_on_ = mpi_family(comm::Mpi::version()) == "Open MPI";
 };
 
 // Open MPI's mpiexec waits for ever where it can open no further pipe for a rank.
@@ -149,7 +149,7 @@ void require_open_files(int64_t ranks) {
 // As a shell would give it. Hydra gives a signal's own number where one ended a rank; no exit code of ours is
 // that large (bench/cli/train/train.cpp).
 int shell_code(int code) {
-  return code > 4 && code < 32 && cluster::mpi_family(comm::Mpi::version()) != "Open MPI" ? 128 + code : code;
+  return code > 4 && code < 32 && mpi_family(comm::Mpi::version()) != "Open MPI" ? 128 + code : code;
 }
 
 }  // namespace

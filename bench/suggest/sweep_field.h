@@ -4,12 +4,15 @@
 //   field.refresh();                        // reads the results directory and fits
 //   const Outlook o = field.look(4);        // field.trials_of(o.next): the trials to run
 #pragma once
+#include <csignal>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "bench/sweep/results/trials.h"
+#include "bench/sweep/run/runner.h"
 #include "perfmodel/ask/suggest.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/measured_run.h"
@@ -84,5 +87,32 @@ class SweepField {
   RunToRun between_;
   int64_t measured_ = 0, failed_ = 0, complete_ = 0;  // trials
 };
+
+// Rounds of suggested trials: look ahead, run the suggestions, fit again.
+
+struct RoundOptions {
+  int64_t count = 0;       // trials of a round; 0: four
+  bool run = false;        // runs one round; without `run` and `bound` nothing runs
+  double bound = 0;        // of the expected regret: rounds until it is reached; 0: none
+  int64_t max_trials = 0;  // with a bound: stop at this number; 0: none
+  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop after this round
+};
+
+struct RoundsOutcome {
+  bool complete =
+      true;  // every suggested trial has its verdict, and a bound is reached or all trials were run
+  bool reached = false;  // the bound, confirmed by measurements
+  double left = 1;       // expected regret
+};
+
+/// Runs these trials of the matrix; complete ones are not run again.
+using RunPart = std::function<sweep::SweepOutcome(const sweep::Matrix& part)>;
+
+/// `show`: called with each look ahead, before its trials run. `field` is refreshed.
+RoundsOutcome suggest_rounds(SweepField& field, const RoundOptions& options, const RunPart& run,
+                             const std::function<void(const perf::Outlook&)>& show);
+
+/// "regret<2%" -> 0.02; throws ConfigError for anything else.
+double regret_bound(const std::string& until);
 
 }  // namespace isobar::suggest

@@ -14,19 +14,20 @@ namespace isobar::sweep {
 
 namespace fs = std::filesystem;
 
-std::string with_words(const WordedText& t, const std::function<std::string(const std::string&)>& value) {
+std::string with_words(const RunSpec& spec, const char* key, const std::string& text,
+                       const std::function<std::string(const std::string&)>& value) {
   std::string out;
-  for (size_t i = 0; i < t.text.size(); ++i) {
-    const char c = t.text[i];
-    if ((c == '{' || c == '}') && t.text.substr(i + 1, 1) == std::string(1, c)) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((c == '{' || c == '}') && text.substr(i + 1, 1) == std::string(1, c)) {
       out += c;
       ++i;
     } else if (c == '{') {
-      const size_t end = t.text.find('}', i);
+      const size_t end = text.find('}', i);
       if (end == std::string::npos)
-        throw ConfigError(t.spec.file, t.key, "has a { without }: '" + t.text.substr(i) + "'",
+        throw ConfigError(spec.file, key, "has a { without }: '" + text.substr(i) + "'",
                           "close it, or write {{ for a brace");
-      out += value(t.text.substr(i + 1, end - i - 1));
+      out += value(text.substr(i + 1, end - i - 1));
       i = end;
     } else {
       out += c;
@@ -37,7 +38,7 @@ std::string with_words(const WordedText& t, const std::function<std::string(cons
 
 std::set<std::string> words_of_command(const RunSpec& spec) {
   std::set<std::string> words;
-  with_words({spec, "run.command", spec.run.command}, [&](const std::string& word) {
+  with_words(spec, "run.command", spec.run.command, [&](const std::string& word) {
     words.insert(word);
     return word;
   });

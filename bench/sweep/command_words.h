@@ -17,15 +17,10 @@
 
 namespace isobar::sweep {
 
-/// A text of a specification with words in braces: run.command, run.resume.
-struct WordedText {
-  const RunSpec& spec;
-  const char* key;
-  const std::string& text;
-};
-
-/// The text with each word replaced by `value(word)`. Throws ConfigError for a brace that is not closed.
-std::string with_words(const WordedText& t, const std::function<std::string(const std::string&)>& value);
+/// The text of `key`, run.command or run.resume, with each word replaced by `value(word)`. Throws ConfigError
+/// for a brace that is not closed.
+std::string with_words(const RunSpec& spec, const char* key, const std::string& text,
+                       const std::function<std::string(const std::string&)>& value);
 std::set<std::string> words_of_command(const RunSpec& spec);
 
 /// True if run.command is started once on every node ({node_rank}); otherwise once in all.

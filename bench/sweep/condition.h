@@ -1,18 +1,46 @@
 // Conditions that select runs in `exclude:` and `when:` rules of a sweep file.
 //
 //   {policy.amp: bf16, gpus: ">= 4"}          # every key holds its value, one of its values, or is in bounds
-//   "layout.tp * layout.pp > 4"               # or an expression (expression.h)
+//   "layout.tp * layout.pp > 4"               # or an Expression
 #pragma once
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "bench/sweep/expression.h"
 #include "model/base/spec/spec.h"
 
 namespace isobar::sweep {
+
+/// An error in an expression, to be completed with its place by the caller.
+struct BadExpression {
+  std::string what, mend;
+};
+
+/// A boolean expression over a run's keys: "tp * pp > 4 and amp == none".
+/// Precedence from lowest: or; and; not; == != < <= > >=; + -; * / %; unary -; (…). A name is a key if it
+/// contains a dot or is a short name (tp, amp, gpus …; full_key in compose.h), else a word to compare with,
+/// as is text in quotes. Numbers, words and true/false compare only with their own type.
+class Expression {
+ public:
+  using Value = std::variant<bool, double, std::string>;
+  using Lookup = std::function<Value(const std::string& key)>;  // by full key; may throw BadExpression
+  struct Node;
+
+  /// Throws BadExpression.
+  explicit Expression(const std::string& text);
+  /// Throws BadExpression if the expression is not boolean, or operands cannot be compared or computed.
+  bool holds(const Lookup& lookup) const;
+  /// The same without short circuit, to validate every part.
+  void check(const Lookup& lookup) const;
+
+ private:
+  std::shared_ptr<const Node> root_;
+};
 
 /// A bound such as ">= 4".
 struct Bound {

@@ -1,5 +1,5 @@
 // Scores of a trained net's forecasts by lead time, beside persistence and climatology.
-// model/forecast/verify.h computes them, reports/pages/verify_page.h shows them.
+// model/forecast/verify.h computes them, reports/pages/pages.h shows them.
 //
 //   v.net.of(3, 0).rmse                   // of channel 0, four data.dt ahead
 #pragma once

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/least_squares.h"
 
 namespace isobar::perf {
@@ -36,9 +36,7 @@ double far_from_fit(const std::string& name, double value, const Machine& m) {
 }
 
 std::string number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", v);
-  return text;
+  return printed("%g", v);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "model/nets/layout/device_memory.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/least_squares.h"
@@ -147,12 +147,11 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
     names += (names.empty() ? "" : ", ") + runs[i].id;
   }
   if (n == 0) return;
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "%zu of %zu runs were contended (other work disturbed them) and weigh %.2g of an ordinary one: ", n,
-      runs.size(), weight / static_cast<double>(n));
-  record.notes.push_back(text + names);
+  record.notes.push_back(
+      printed(
+          "%zu of %zu runs were contended (other work disturbed them) and weigh %.2g of an ordinary one: ", n,
+          runs.size(), weight / static_cast<double>(n)) +
+      names);
 }
 
 // Memory of the measured runs beyond `planned` bytes; on accelerators as it was measured
@@ -221,7 +220,7 @@ std::map<std::string, double> op_quantities_of(const RunSpec& s, int64_t threads
   return all;
 }
 
-Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const FitOptions& options) {
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, Statistic statistic) {
   if (runs.empty())
     throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
                       "run isobar sweep first, or look at why its trials failed");
@@ -229,7 +228,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const Fi
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
-  record.statistic = options.statistic;
+  record.statistic = statistic;
   LayoutModels models;
   std::vector<StepView> views;
   std::vector<double> planned;  // bytes of the fullest rank, without the process
@@ -261,7 +260,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const Fi
   }
   std::vector<std::vector<size_t>> felt(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
-  const Prior prior = prior_of(out, options.drift);
+  constexpr double kDrift = 0.2;  // log sigma between a benchmark and the same work inside a step
+  const Prior prior = prior_of(out, kDrift);
   std::vector<std::string> sources = record.runs;  // the run of each observation
   std::vector<Observation> parts;                  // observations of parts of steps
   if (device_of(machine) == Device::cores) parts = op_observations(runs, machine, sources);

@@ -1,6 +1,6 @@
 // Coefficients from measured runs.
 //
-//   Machine fitted = fit(runs, calibrated, {});
+//   Machine fitted = fit(runs, calibrated);
 //   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
 //
 // Runs are priced by the closed form of layouts (layout_model.h).
@@ -35,7 +35,7 @@ struct MeasuredRun {
   std::string id;
   RunSpec spec;
   HostShare host{.ranks_on_host = 1, .threads = 1};
-  double step_s = 0;                     // FitOptions::statistic of its steps
+  double step_s = 0;                     // the statistic of its steps that all runs have
   double step_error = 0;                 // its log sigma from the run's own steps; 0: unknown
   double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
   bool contended = false;                // slowed by something else; step_error may reflect it
@@ -49,14 +49,9 @@ struct MeasuredRun {
   std::string campaign;  // on accelerators: whose measurements, with which engine; "": unknown
 };
 
-struct FitOptions {
-  double drift = 0.2;                // log sigma between a benchmark and the same work inside a step
-  Statistic statistic = kStatistic;  // statistic of the runs' step_s, for the record
-};
-
-/// Throws ConfigError if there is nothing to fit, or if a run was faster than the machine's peaks allow.
-/// Deterministic.
-Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
+/// `statistic`: of the runs' step_s, for the record. Throws ConfigError if there is nothing to fit, or if a
+/// run was faster than the machine's peaks allow. Deterministic.
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, Statistic statistic = kStatistic);
 
 /// Log sigma of the measured step time around that of many repetitions (model/base/measurement.h).
 double measurement_error(const MeasuredRun& run);

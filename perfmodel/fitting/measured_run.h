@@ -1,7 +1,7 @@
 // Finished runs, prepared for the fit.
 //
 //   const UsableRuns u = usable_runs("results/demo", Statistic::median);
-//   fit(u.runs, machine, {.statistic = Statistic::median});
+//   fit(u.runs, machine, Statistic::median);
 #pragma once
 #include <string>
 #include <vector>

@@ -6,10 +6,8 @@
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 #include "model/base/text/yaml.h"
-#include "perfmodel/machine/bounds.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_keys.h"
-#include "perfmodel/machine/machine_peaks.h"
 
 namespace isobar::perf {
 namespace {

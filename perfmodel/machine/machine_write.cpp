@@ -5,7 +5,7 @@
 
 #include "model/base/system/files.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/machine/machine_peaks.h"
+#include "perfmodel/machine/machine_keys.h"
 
 namespace isobar::perf {
 namespace {

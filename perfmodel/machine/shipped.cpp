@@ -10,7 +10,6 @@
 #include "model/base/names/named_file.h"
 #include "model/base/system/program.h"
 #include "model/base/text/yaml.h"
-#include "perfmodel/machine/machine_file.h"
 
 namespace isobar::perf {
 namespace {

@@ -15,4 +15,13 @@ std::string shipped(const std::string& folder);
 /// missing folder must not pass for an empty list.
 std::vector<std::string> files_in(const std::string& folder, const std::string& ending);
 
+// Machine files by name, as given to commands.
+//
+// Searches the folders of $ISOBAR_MACHINES (a site's own, separated by colons), then Isobar's: here, beside
+// the program's build, where it was installed or built.
+
+/// The path of a named machine; a path is returned unchecked. Throws ConfigError with the nearest names if
+/// there is none. `where` it was named, for the error.
+std::string machine_file(const std::string& named, const std::string& where = "--machine");
+
 }  // namespace isobar::perf

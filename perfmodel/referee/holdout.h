@@ -1,14 +1,16 @@
 // Evaluates a fit on runs that it has not seen.
 //
 //   HeldOut s = split_runs(runs, 0.5, seed);
-//   Holdout h = hold_out(pick(runs, s.test), fit(pick(runs, s.train), machine, {}));
+//   Holdout h = hold_out(pick(runs, s.test), fit(pick(runs, s.train), machine));
 //   h.median_error, h.coverage
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "model/plan/plan.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/settings_fit.h"
@@ -75,5 +77,19 @@ RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const std:
 /// measured_s, measured_lo_s, measured_hi_s, predicted_s, lo_s, hi_s, terms}]}.
 nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
 nlohmann::json holdout_json(Statistic statistic, const Holdout& fitted, const Holdout& held_out);
+
+// Measured against predicted memory, for runs on cores.
+
+struct MemoryFit {
+  size_t runs = 0, same = 0;  // with a known arena; of these, with the same bytes when planned here
+  size_t peaks = 0;           // runs with a known peak of their processes
+  double median_error = 0, p90 = 0, bias = 0;  // of plan and Coef::process against that peak
+};
+/// `workspace`: of the CPU back end, by threads.
+MemoryFit memory_of(const std::vector<MeasuredRun>& runs, const Machine& machine,
+                    const std::function<plan::Workspace(int threads)>& workspace);
+
+/// "Memory: …", a line or two; "": nothing was measured.
+std::string text_of(const MemoryFit& m);
 
 }  // namespace isobar::perf

@@ -50,7 +50,7 @@ class Stage {
 
   /// `suggests`: also suggests the next round's trials, which is slow.
   Outlook look(uint64_t seed, bool suggests) const {
-    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {.statistic = options_.statistic});
+    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, options_.statistic);
     return look_ahead(known_, m, {.count = suggests ? options_.round : 0, .seed = seed});
   }
   void note(const Outlook& o, Play& play) const {

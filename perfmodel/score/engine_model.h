@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "perfmodel/machine/engine.h"
-#include "perfmodel/score/prices/estimated.h"
+#include "perfmodel/score/prices/prices.h"
 #include "perfmodel/score/published/published_run.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "model/base/spec/traced_net.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::perf {
 namespace {
@@ -71,9 +71,7 @@ double largest_tensor(const RunSpec& s) {
 }
 
 std::string rate(double bytes_per_s) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g GB/s", 1e-9 * bytes_per_s);
-  return text;
+  return printed("%.3g GB/s", 1e-9 * bytes_per_s);
 }
 
 }  // namespace
@@ -130,15 +128,11 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
 }
 
 std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
-  char text[240];
-  int n =
-      std::snprintf(text, sizeof text, "checkpoint: %.3g GB, written in %.3g s (80 %% interval %.3g to %.3g)",
-                    1e-9 * c.bytes, c.seconds, c.lower, c.upper);
+  std::string out = printed("checkpoint: %.3g GB, written in %.3g s (80 %% interval %.3g to %.3g)",
+                            1e-9 * c.bytes, c.seconds, c.lower, c.upper);
   if (c.per_step > 0)
-    std::snprintf(
-        text + n, sizeof text - static_cast<size_t>(n), "; every %lld steps: %.3g ms a step, %.2f %% of it",
-        static_cast<long long>(s.train.checkpoint_steps()), 1e3 * c.per_step, 100 * c.per_step / step_s);
-  std::string out = text;
+    out += printed("; every %ld steps: %.3g ms a step, %.2f %% of it", s.train.checkpoint_steps(),
+                   1e3 * c.per_step, 100 * c.per_step / step_s);
   for (size_t i = 0; i < c.assumed.size(); ++i)
     out +=
         (i == 0 ? "\n  assumed bandwidth of the storage (not in the machine file): " : ", ") + c.assumed[i];

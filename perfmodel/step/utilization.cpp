@@ -1,8 +1,8 @@
 #include "perfmodel/step/utilization.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "model/base/text/printed.h"
 #include "model/plan/ops/work.h"
 #include "perfmodel/step/op_terms.h"
 
@@ -16,11 +16,9 @@ Rates rates_of(const StepFlops& step, double step_s, int64_t ranks, double peak)
 std::string text_of(const Rates& r) {
   const bool tera = r.hardware_flops_per_s >= 1e12;
   const double unit = tera ? 1e-12 : 1e-9;
-  char text[160];
-  std::snprintf(text, sizeof text, "model %.4g %s (MFU %.1f %%), hardware %.4g %s (HFU %.1f %%)",
-                unit * r.model_flops_per_s, tera ? "TFLOP/s" : "GFLOP/s", 100 * r.mfu,
-                unit * r.hardware_flops_per_s, tera ? "TFLOP/s" : "GFLOP/s", 100 * r.hfu);
-  return text;
+  return printed("model %.4g %s (MFU %.1f %%), hardware %.4g %s (HFU %.1f %%)", unit * r.model_flops_per_s,
+                 tera ? "TFLOP/s" : "GFLOP/s", 100 * r.mfu, unit * r.hardware_flops_per_s,
+                 tera ? "TFLOP/s" : "GFLOP/s", 100 * r.hfu);
 }
 
 namespace {

@@ -1,11 +1,8 @@
-#include "reports/answers/compared.h"
-
 #include <cmath>
 #include <limits>
 
 #include "model/base/text/printed.h"
-#include "reports/answers/prediction_text.h"
-#include "reports/answers/training_text.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {

@@ -1,21 +1,13 @@
-#include "reports/answers/engine_text.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "model/base/text/printed.h"
-#include "reports/answers/prediction_text.h"
-#include "reports/answers/run_text.h"
-#include "reports/answers/training_text.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {
 
 using nlohmann::json;
-
-Known known_of(const perf::Estimated& e) {
-  return {e.value, e.lower, e.upper};
-}
 
 json json_of(const perf::EngineOn& on, const perf::Machine& m, const perf::EngineLayout& l) {
   const perf::EngineAnswer& a = l.answer;
@@ -46,7 +38,7 @@ std::string one_text(const perf::EngineOn& on, const perf::Machine& m, const per
   const auto& [spec, a, fits] = l;
   const double samples = static_cast<double>(spec.train.global_batch);
   const TimeUnit u = unit_of(a.step.value);
-  const Known step = known_of(a.step), memory = known_of(a.memory).scaled(1e-9);
+  const Known step = a.step, memory = a.memory.scaled(1e-9);
   text += printed("%s on %s: %ld rank%s\n", spec.file.c_str(), m.name.c_str(), spec.layout.world(),
                   spec.layout.world() == 1 ? "" : "s");
   text += on.origin();
@@ -70,10 +62,9 @@ std::string change_text(const std::optional<perf::EngineOn::Change>& c) {
     return text;
   }
   const TimeUnit u = unit_of(c->layout.answer.step.value);
-  text += printed(
-      "smallest change that fits: --set %s  (%s %s a step, %s GB a rank, %ld accelerators)\n",
-      c->set.front().c_str(), rounded(known_of(c->layout.answer.step).scaled(u.per_second)).c_str(), u.name,
-      rounded(known_of(c->layout.answer.memory).scaled(1e-9)).c_str(), c->layout.spec.layout.world());
+  text += printed("smallest change that fits: --set %s  (%s %s a step, %s GB a rank, %ld accelerators)\n",
+                  c->set.front().c_str(), rounded(c->layout.answer.step.scaled(u.per_second)).c_str(), u.name,
+                  rounded(c->layout.answer.memory.scaled(1e-9)).c_str(), c->layout.spec.layout.world());
   return text;
 }
 
@@ -82,10 +73,10 @@ std::string ranked_text(const std::vector<perf::EngineLayout>& ranked, size_t sh
   std::string text;
   text += printed("  %-24s %-20s %6s %7s  %s\n", "step s", "memory GB", "fits", "fastest", "layout");
   for (size_t i = 0; i < shown; ++i)
-    text += printed(
-        "  %-24s %-20s %4.0f %% %5.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
-        with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
-        100 * (i < ties.chances.size() ? ties.chances[i] : 0), perf::layout_text(ranked[i].spec).c_str());
+    text += printed("  %-24s %-20s %4.0f %% %5.0f %%  %s\n", with_interval(ranked[i].answer.step).c_str(),
+                    with_interval(ranked[i].answer.memory.scaled(1e-9)).c_str(), 100 * ranked[i].fits,
+                    100 * (i < ties.chances.size() ? ties.chances[i] : 0),
+                    perf::layout_text(ranked[i].spec).c_str());
   text += printed(
       "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
       1e-9 * memory);

@@ -6,7 +6,6 @@
 
 #include "perfmodel/fitting/measured_run.h"
 #include "perfmodel/referee/holdout.h"
-#include "perfmodel/referee/memory_fit.h"
 
 namespace isobar::report {
 

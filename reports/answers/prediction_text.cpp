@@ -1,7 +1,6 @@
-#include "reports/answers/prediction_text.h"
-
 #include "model/base/text/printed.h"
 #include "model/base/text/rounded.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {

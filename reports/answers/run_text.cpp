@@ -1,5 +1,3 @@
-#include "reports/answers/run_text.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,8 +5,7 @@
 
 #include "model/base/text/printed.h"
 #include "perfmodel/machine/machine.h"
-#include "reports/answers/prediction_text.h"
-#include "reports/answers/training_text.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/score/scoreboard/campaigns_out.h"
 #include "perfmodel/score/scoreboard/referee.h"
 
 namespace isobar::report {

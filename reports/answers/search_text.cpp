@@ -1,12 +1,8 @@
-#include "reports/answers/search_text.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "model/base/text/printed.h"
-#include "reports/answers/prediction_text.h"
-#include "reports/answers/run_text.h"
-#include "reports/answers/training_text.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {
@@ -153,14 +149,15 @@ json json_of(const perf::SearchAnswer& a, const perf::Machine& m, int64_t gpus,
   return j;
 }
 
-std::string scaling_text(const std::vector<ScalingPoint>& curve) {
+std::string scaling_text(const std::vector<perf::SearchAnswer>& curve) {
   std::string text;
   text += printed("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
-  for (const ScalingPoint& p : curve) {
-    const double speedup = curve[0].step_s / p.step_s;
-    text += printed("  %8ld %10.3g %9.2g %9.0f%%  %s\n", p.gpus, p.step_s, speedup,
-                    100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
-                    p.layout.c_str());
+  const auto gpus = [](const perf::SearchAnswer& a) { return a.spec.layout.world(); };
+  for (const perf::SearchAnswer& a : curve) {
+    const double speedup = curve[0].prediction.step_s / a.prediction.step_s;
+    text += printed("  %8ld %10.3g %9.2g %9.0f%%  %s\n", gpus(a), a.prediction.step_s, speedup,
+                    100 * speedup * static_cast<double>(gpus(curve[0])) / static_cast<double>(gpus(a)),
+                    perf::text_of(a.found.best.front().layout).c_str());
   }
   return text;
 }

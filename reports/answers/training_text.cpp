@@ -1,10 +1,9 @@
-#include "reports/answers/training_text.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "model/base/text/printed.h"
+#include "reports/answers/answers.h"
 
 namespace isobar::report {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 
 namespace isobar::report {
 namespace {
@@ -113,9 +113,8 @@ Table check_table(const CheckResult& c) {
                       number(100 * x.sees(), 1)});
   }
   const RunToRun& between = c.comparison.between;
-  char noise[96];
-  std::snprintf(noise, sizeof noise, "%.1f %% between repetitions%s", 100 * between.sigma,
-                between.df == 0 ? " (assumed: there are none)" : "");
+  const std::string noise = printed("%.1f %% between repetitions%s", 100 * between.sigma,
+                                    between.df == 0 ? " (assumed: there are none)" : "");
   t.note =
       std::string(c.comparison.busy > 0 ? "Measured on a busy machine. " : "") +
       "From and to: 95 % interval of all together; sees: the least change that would be told from noise, " +

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <tuple>
 
+#include "model/base/text/printed.h"
 #include "reports/style/units.h"
 
 namespace isobar::report {
@@ -128,9 +128,8 @@ std::vector<std::string> values_of(const ReportData& d, const std::string& key) 
 
 json rounded(double v) {
   if (!std::isfinite(v)) return nullptr;
-  char s[32];
-  std::snprintf(s, sizeof s, "%.6g", v);
-  return std::strtod(s, nullptr);
+  const std::string s = printed("%.6g", v);
+  return std::strtod(s.c_str(), nullptr);
 }
 
 ChartData chart_data(const ReportData& d) {

@@ -1,6 +1,5 @@
 // Memory of a rank: planned bytes by category, the process's resident memory, and the capacity.
-#include <cstdio>
-
+#include "model/base/text/printed.h"
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 
@@ -23,19 +22,13 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
   }
   const bool drawn = s.capacity_mb > 0 && s.capacity_mb < 4 * most;
   std::string capacity;
-  if (s.capacity_mb > 0) {
-    char text[160];
-    if (drawn) {
-      std::snprintf(text, sizeof text, " Dashed line: capacity for each rank, %.3g GB.",
-                    s.capacity_mb * 1e-3);
-    } else {
-      std::snprintf(
-          text, sizeof text,
-          " Not drawn: the capacity of %.3g GB for each rank, of which the fullest run uses %.2g %%.",
-          s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
-    }
-    capacity = text;
-  }
+  if (s.capacity_mb > 0)
+    capacity =
+        drawn
+            ? printed(" Dashed line: capacity for each rank, %.3g GB.", s.capacity_mb * 1e-3)
+            : printed(
+                  " Not drawn: the capacity of %.3g GB for each rank, of which the fullest run uses %.2g %%.",
+                  s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
   return {{"memory", "Memory", "Memory of one rank",
            "The run of each layout that uses the most. Bars: planned memory by category. "
            "Points: the whole process, which also holds the program, its libraries and the data "

@@ -1,8 +1,8 @@
 // The lanes of some ranks during one step, measured (for a run with a trace) and predicted.
 #include <algorithm>
-#include <cstdio>
 
 #include "model/base/error.h"
+#include "model/base/text/printed.h"
 #include "reports/figures/figures.h"
 #include "reports/style/palette.h"
 #include "reports/timeline.h"
@@ -18,9 +18,7 @@ struct Drawn {
 };
 
 std::string percent(double part, double whole) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.1f %%", 100 * part / whole);
-  return s;
+  return printed("%.1f %%", 100 * part / whole);
 }
 
 // Segments of all timelines, lane by lane, measured above predicted; only the longest where there are many.

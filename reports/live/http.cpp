@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
+
+#include "model/base/text/printed.h"
 
 namespace isobar::report {
 namespace {
@@ -105,14 +106,10 @@ std::string head_of(const HttpAnswer& a) {
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    char hex[4];
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80 && (std::isalnum(byte) || std::string_view("-._~").find(c) != std::string_view::npos)) {
-      out += c;
-    } else {
-      std::snprintf(hex, sizeof hex, "%%%02X", byte);
-      out += hex;
-    }
+    const bool plain =
+        byte < 0x80 && (std::isalnum(byte) || std::string_view("-._~").find(c) != std::string_view::npos);
+    out += plain ? std::string(1, c) : printed("%%%02X", byte);
   }
   return out;
 }

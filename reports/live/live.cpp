@@ -128,48 +128,34 @@ json figures_of_run(const RunState& s) {
 }
 
 /// A sweep or a run, read from its directory.
-class Followed {
- public:
-  virtual ~Followed() = default;
-  virtual json state() = 0;
-  virtual json figures() = 0;
+struct Followed {
+  std::function<json()> state, figures;
 };
 
-class FollowedSweep : public Followed {
+/// A watch that several threads ask.
+template <class Watch>
+class SharedWatch {
  public:
-  explicit FollowedSweep(const fs::path& dir) : dir_(dir), watch_(dir) {}
-  json state() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    watch_.refresh();
-    return state_json(watch_.state());
-  }
-  json figures() override { return figures_of_sweep(dir_); }
-
- private:
-  fs::path dir_;
-  SweepWatch watch_;
-  std::mutex mutex_;
-};
-
-class FollowedRun : public Followed {
- public:
-  explicit FollowedRun(const fs::path& dir) : watch_(dir) {}
-  json state() override { return run_json(refreshed()); }
-  json figures() override { return figures_of_run(refreshed()); }
-
- private:
-  RunState refreshed() {
+  explicit SharedWatch(const fs::path& dir) : watch_(dir) {}
+  auto state_now() {
     const std::lock_guard<std::mutex> lock(mutex_);
     watch_.refresh();
     return watch_.state();
   }
-  RunWatch watch_;
+
+ private:
+  Watch watch_;
   std::mutex mutex_;
 };
 
-std::unique_ptr<Followed> followed(const fs::path& dir) {
-  if (fs::exists(dir / "sweep.json")) return std::make_unique<FollowedSweep>(dir);
-  return std::make_unique<FollowedRun>(dir);
+Followed followed(const fs::path& dir) {
+  if (fs::exists(dir / "sweep.json")) {
+    const auto watch = std::make_shared<SharedWatch<SweepWatch>>(dir);
+    return {[watch] { return state_json(watch->state_now()); }, [dir] { return figures_of_sweep(dir); }};
+  }
+  const auto watch = std::make_shared<SharedWatch<RunWatch>>(dir);
+  return {[watch] { return run_json(watch->state_now()); },
+          [watch] { return figures_of_run(watch->state_now()); }};
 }
 
 /// The libraries that draw figures, which take a second or more to come.
@@ -208,10 +194,10 @@ class LiveServer {
     if (path == "/vega.js") return {.type = kScript, .body = drawing_.get().vega};
     if (path == "/figures") {
       const std::lock_guard<std::mutex> one(figures_);
-      return {.type = "application/json", .body = text_of(followed_->figures())};
+      return {.type = "application/json", .body = text_of(followed_.figures())};
     }
     if (path != "/state") return {.status = 404, .body = "There is no such part of this page.\n"};
-    json state = followed_->state();
+    json state = followed_.state();
     const bool known = drawing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     state["without_figures"] = known ? json(drawing_.get().without) : json(nullptr);
     return {.type = "application/json", .body = text_of(state)};
@@ -241,7 +227,7 @@ class LiveServer {
   }
 
   fs::path dir_;
-  std::unique_ptr<Followed> followed_;
+  Followed followed_;
   Loopback loopback_;
   std::string script_;
   std::mutex figures_;  // made for one request at a time

@@ -18,12 +18,6 @@
 
 namespace isobar::report {
 
-/// A server that is bound: run() answers until `stop` returns true.
-struct Served {
-  std::vector<std::pair<std::string, std::string>> addresses;  // name and URL; its token grants access
-  std::function<void(const std::function<bool()>& stop)> run;
-};
-
 class Loopback {
  public:
   using ShownToken = std::function<std::string(const HttpRequest&)>;

@@ -1,5 +1,3 @@
-#include "reports/live/page_server.h"
-
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -7,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
+#include "reports/live/live.h"
 #include "reports/live/loopback.h"
 #include "reports/page.h"
 #include "reports/report.h"
@@ -78,7 +77,10 @@ std::optional<fs::path> file_under(const fs::path& root, const std::string& name
   return file;
 }
 
-}  // namespace
+struct Openable {
+  fs::path page;   // an HTML file; files beside and below it are served too; "": none
+  fs::path trace;  // a Chrome trace; "": none
+};
 
 Openable find_openable(const fs::path& path) {
   std::error_code none;
@@ -103,8 +105,6 @@ Openable find_openable(const fs::path& path) {
                       "name a page of `isobar report`, or what `isobar train --trace` wrote");
   return out;
 }
-
-namespace {
 
 class PageServer {
  public:
@@ -178,8 +178,8 @@ class PageServer {
 
 }  // namespace
 
-Served serve_pages(const Openable& what, int port, const std::string& perfetto_ui) {
-  const auto server = std::make_shared<PageServer>(what, port, perfetto_ui);
+Served serve_pages(const fs::path& path, int port, const std::string& perfetto_ui) {
+  const auto server = std::make_shared<PageServer>(find_openable(path), port, perfetto_ui);
   return {server->addresses(), [server](const std::function<bool()>& stop) { server->run(stop); }};
 }
 

@@ -1,13 +1,12 @@
-#include "reports/pages/budget_page.h"
-
 #include <algorithm>
 #include <map>
 
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
-#include "reports/answers/training_text.h"
+#include "reports/answers/answers.h"
 #include "reports/page.h"
+#include "reports/pages/pages.h"
 
 namespace isobar::report {
 namespace {

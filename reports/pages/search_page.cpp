@@ -1,5 +1,3 @@
-#include "reports/pages/search_page.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,8 +6,9 @@
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
-#include "reports/answers/compared.h"
+#include "reports/answers/answers.h"
 #include "reports/page.h"
+#include "reports/pages/pages.h"
 
 namespace isobar::report {
 namespace {

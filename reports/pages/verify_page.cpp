@@ -1,14 +1,13 @@
-#include "reports/pages/verify_page.h"
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numeric>
 
 #include "model/base/system/files.h"
+#include "model/base/text/printed.h"
 #include "model/data/cf/dates.h"
 #include "reports/page.h"
+#include "reports/pages/pages.h"
 #include "reports/style/palette.h"
 
 namespace isobar::report {
@@ -36,9 +35,7 @@ std::string lead_title(const skill::Verification& v) {
 }
 
 std::string text_of_lead(const skill::Verification& v, size_t k) {
-  char s[32];
-  std::snprintf(s, sizeof s, hours_known(v) ? "%g h" : "step %g", lead_of(v, k));
-  return s;
+  return hours_known(v) ? printed("%g h", lead_of(v, k)) : printed("step %g", lead_of(v, k));
 }
 
 const std::map<std::string, const char*> kColours = {
@@ -140,8 +137,7 @@ Figure by_date(const skill::Verification& v) {
 }
 
 Cell whole(double x) {  // 6, 7.5
-  char s[32];
-  std::snprintf(s, sizeof s, "%g", x);
+  const std::string s = printed("%g", x);
   return {s, x, true};
 }
 

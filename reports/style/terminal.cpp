@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 
+#include "model/base/text/printed.h"
 #include "reports/tables/tables.h"
 
 namespace isobar::report {
@@ -34,15 +34,9 @@ std::string utf8(uint32_t c) {  // U+0800 to U+FFFF
 }  // namespace
 
 std::string duration_words(double s) {
-  char text[48];
-  if (s < 90)
-    std::snprintf(text, sizeof text, "%.0f s", s);
-  else if (s < 5400)
-    std::snprintf(text, sizeof text, "%.0f min", s / 60);
-  else
-    std::snprintf(text, sizeof text, "%.0f h %02.0f min", std::floor(s / 3600),
-                  std::floor(std::fmod(s, 3600) / 60));
-  return text;
+  if (s < 90) return printed("%.0f s", s);
+  if (s < 5400) return printed("%.0f min", s / 60);
+  return printed("%.0f h %02.0f min", std::floor(s / 3600), std::floor(std::fmod(s, 3600) / 60));
 }
 
 size_t columns_of(const std::string& text) {

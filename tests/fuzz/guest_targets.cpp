@@ -2,7 +2,7 @@
 // tokenizers, and indices of weights in several files.
 #include <algorithm>
 
-#include "bench/logs/try_log.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/spec/spec.h"
 #include "model/base/system/files.h"

@@ -37,17 +37,17 @@ TEST(GuestCommand, WordsAreTheRunsSettings) {
       "torchrun --nproc-per-node {ranks_on_host} train.py --mbs {policy.micro_batch} --dp={layout.dp} {{x}} "
       "--out {out}",
       {"layout.dp=4", "policy.micro_batch=2", "run.out=runs/it's #1"});
-  EXPECT_EQ(guest_command(s, {.names = {"n1", "n2"}}, {}),
+  EXPECT_EQ(guest_command(s, {.names = {"n1", "n2"}}),
             "torchrun --nproc-per-node 2 train.py --mbs 2 --dp=4 {x} --out 'runs/it'\\''s #1'");
   EXPECT_EQ(sweep::words_of_command(s),
             (std::set<std::string>{"ranks_on_host", "policy.micro_batch", "layout.dp", "out"}));
 }
 
 TEST(GuestCommand, AWordThatIsNoKeyAndAnOpenBraceAreRefused) {
-  const std::string unknown = refusal([] { guest_command(with_command("a {policy.micro_bach}"), {}, {}); });
+  const std::string unknown = refusal([] { guest_command(with_command("a {policy.micro_bach}"), {}); });
   EXPECT_NE(unknown.find("{policy.micro_bach}"), std::string::npos) << unknown;
   EXPECT_NE(unknown.find("policy.micro_batch"), std::string::npos) << unknown;
-  const std::string open = refusal([] { guest_command(with_command("a {ranks"), {}, {}); });
+  const std::string open = refusal([] { guest_command(with_command("a {ranks"), {}); });
   EXPECT_NE(open.find("without }"), std::string::npos) << open;
 }
 
@@ -60,9 +60,9 @@ TEST(GuestCommand, EachNodeKnowsItsPlace) {
   GuestHosts hosts{.names = {"n1", "n2", "n3"}, .port = 29511};
   const char* each[] = {"3", "3", "2"};
   for (hosts.rank = 0; hosts.rank < 3; ++hosts.rank)
-    EXPECT_EQ(guest_command(s, hosts, {}), "t --nnodes 3 --node-rank " + std::to_string(hosts.rank) +
-                                               " --nproc-per-node " + each[hosts.rank] +
-                                               " --at n1:29511 on n1,n2,n3");
+    EXPECT_EQ(guest_command(s, hosts), "t --nnodes 3 --node-rank " + std::to_string(hosts.rank) +
+                                           " --nproc-per-node " + each[hosts.rank] +
+                                           " --at n1:29511 on n1,n2,n3");
   EXPECT_TRUE(sweep::starts_on_every_node(s));
   EXPECT_NO_THROW(sweep::require_words_of_nodes(s, 3));
   const std::string said = refusal([] { sweep::require_words_of_nodes(with_command("a {ranks}"), 2); });
@@ -108,7 +108,7 @@ TEST(GuestCommand, IsTakenUpFromItsNewestCheckpoint) {
   s.run.out = dir / "run";
   s.run.resume = "--resume {checkpoint}";
   s.run.checkpoint = "ckpt/step-*.pt";
-  EXPECT_EQ(guest_command(s, {}, {}), "a ");
+  EXPECT_EQ(guest_command(s, {}), "a ");
   EXPECT_FALSE(sweep::checkpoint_of_command(s, s.run.out));
   fs::create_directories(fs::path(s.run.out) / "ckpt");
   for (const char* name : {"ckpt/step-9.pt", "ckpt/step-10.pt"}) {
@@ -118,11 +118,11 @@ TEST(GuestCommand, IsTakenUpFromItsNewestCheckpoint) {
   const auto newest = sweep::checkpoint_of_command(s, s.run.out);
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->filename(), "step-10.pt");
-  EXPECT_EQ(guest_command(s, {}, {"it's"}), "a --resume 'it'\\''s'");
+  EXPECT_EQ(guest_command(s, {}, "it's"), "a --resume 'it'\\''s'");
   s.run.checkpoint.clear();
-  EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("run.checkpoint"), std::string::npos);
+  EXPECT_NE(refusal([&] { guest_command(s, {}); }).find("run.checkpoint"), std::string::npos);
   s.run.resume.clear();
-  EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("run.resume"), std::string::npos);
+  EXPECT_NE(refusal([&] { guest_command(s, {}); }).find("run.resume"), std::string::npos);
 }
 
 // Reference: isobar emit's own words.
@@ -130,25 +130,25 @@ TEST(GuestCommand, FlagsAreWhatEmitWrites) {
   RunSpec s = load_run_spec(source_dir() + "/configs/models/llama3-8b.yaml",
                             {"layout.tp=2", "layout.dp=4", "policy.amp=bf16"});
   s.run.command = "torchrun pretrain_gpt.py {flags} --lr 1e-4";
-  EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("run.engine"), std::string::npos);
+  EXPECT_NE(refusal([&] { guest_command(s, {}); }).find("run.engine"), std::string::npos);
   s.run.engine = "megatrn";
-  EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("megatron"), std::string::npos);
+  EXPECT_NE(refusal([&] { guest_command(s, {}); }).find("megatron"), std::string::npos);
   s.run.engine = "megatron";
   std::string want = perf::emitted(s, "megatron");
   for (size_t at; (at = want.find(" \\\n")) != std::string::npos;) want.replace(at, 3, " ");
   want.pop_back();
-  EXPECT_EQ(guest_command(s, {}, {}), "torchrun pretrain_gpt.py " + want + " --lr 1e-4");
+  EXPECT_EQ(guest_command(s, {}), "torchrun pretrain_gpt.py " + want + " --lr 1e-4");
   for (const char* key : {"layout.tp", "policy.recompute", "policy.bucket_mb", "train.global_batch"})
     EXPECT_TRUE(reaches_command(key, s)) << key;
   for (const char* key : {"train.lr", "data.workers", "train.seed"})
     EXPECT_FALSE(reaches_command(key, s)) << key;
   s.run.engine = "deepspeed";
   s.run.out = "runs/a b";
-  EXPECT_NE(guest_command(s, {}, {}).find("--deepspeed_config 'runs/a b/deepspeed.json'"), std::string::npos);
+  EXPECT_NE(guest_command(s, {}).find("--deepspeed_config 'runs/a b/deepspeed.json'"), std::string::npos);
   EXPECT_EQ(flags_of(s).text, perf::emitted(s, "deepspeed"));
   EXPECT_FALSE(reaches_command("policy.recompute", s)) << "it is the model's";
   s.run.command = "a";
-  EXPECT_NE(refusal([&] { guest_command(s, {}, {}); }).find("{flags}"), std::string::npos);
+  EXPECT_NE(refusal([&] { guest_command(s, {}); }).find("{flags}"), std::string::npos);
 }
 
 TEST(GuestCommand, AVariedKeyMustReachTheCommand) {

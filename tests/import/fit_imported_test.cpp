@@ -29,7 +29,7 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   ASSERT_GT(runs.size(), 100U);
   const perf::HeldOut split = perf::split_runs(runs, 0.5, seed, perf::Together::layout);
   const perf::Holdout before = perf::hold_out(perf::pick(runs, split.test), test::machine("dgx-a100"));
-  const perf::Machine fitted = perf::fit(perf::pick(runs, split.train), test::machine("dgx-a100"), {});
+  const perf::Machine fitted = perf::fit(perf::pick(runs, split.train), test::machine("dgx-a100"));
   const perf::Holdout after = perf::hold_out(perf::pick(runs, split.test), fitted);
   print("spec sheet", before);
   print("fitted", after);
@@ -50,7 +50,7 @@ TEST(FitImported, ARunFasterThanItsAcceleratorIsRefusedByName) {
   runs.resize(4);
   runs[2].step_s /= 10;
   try {
-    perf::fit(runs, test::machine("dgx-a100"), {});
+    perf::fit(runs, test::machine("dgx-a100"));
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("peaks.bf16.value"), std::string::npos) << e.what();

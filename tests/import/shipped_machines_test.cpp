@@ -62,7 +62,7 @@ TEST(ShippedMachines, AFitToSeveralCampaignsKnowsThatAnotherWillDeviate) {
        {"megatron_sc21", "zero_bubble_pp", "aleph_alpha_layouts", "bigscience_tr11_prequel"})
     for (const perf::MeasuredRun& r : published_runs(table, "A100", 30)) runs.push_back(r);
   const perf::Holdout before = perf::hold_out(other, machine("dgx-a100"));
-  const perf::Machine fitted = perf::fit(runs, machine("dgx-a100"), {});
+  const perf::Machine fitted = perf::fit(runs, machine("dgx-a100"));
   const perf::Holdout known = perf::hold_out(runs, fitted), unknown = perf::hold_out(other, fitted);
   print("never fitted", before);
   print("another campaign", unknown);

@@ -7,10 +7,7 @@
 #include <fstream>
 #include <variant>
 
-#include "bench/logs/followed_text.h"
 #include "bench/logs/output_reader.h"
-#include "bench/logs/try_log.h"
-#include "bench/logs/warm_up.h"
 #include "model/base/error.h"
 #include "model/records/files/event_file.h"
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "bench/logs/try_log.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/system/files.h"
 #include "tests/logs/read_output.h"
 

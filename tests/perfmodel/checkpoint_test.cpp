@@ -173,7 +173,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
     for (const int64_t ranks : {1, 2})
       for (const auto& [width, depth] : {std::pair{8, 1}, {16, 2}, {128, 4}, {256, 8}, {512, 12}})
         run(width, depth, ranks);
-    const Machine fitted = fit(runs, test::machine(), {});
+    const Machine fitted = fit(runs, test::machine());
     for (const Coef k : {Coef::commit, Coef::checkpoint}) {
       errors.push_back(std::abs(std::log(fitted[k].value / truth[k].value)));
       EXPECT_LT(fitted[k].log_sigma(), 0.8 * test::machine()[k].log_sigma()) << info_of(k).name;
@@ -197,7 +197,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
 TEST(Checkpoint, RunsWithoutAnyLeaveItsPricesAlone) {
   const Machine m = test::machine();
   const RunSpec s = test::tiny();
-  const Machine fitted = fit({{.id = "run", .spec = s, .step_s = 1.1 * test::closed(s, m)}}, m, {});
+  const Machine fitted = fit({{.id = "run", .spec = s, .step_s = 1.1 * test::closed(s, m)}}, m);
   for (const Coef k : {Coef::commit, Coef::checkpoint}) {
     EXPECT_NEAR(fitted[k].value / m[k].value, 1, 1e-6);
     EXPECT_EQ(fitted[k].provenance, std::vector<std::string>{"spec"});

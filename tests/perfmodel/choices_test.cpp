@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/score/published/open_run.h"
-#include "perfmodel/score/scoreboard/campaigns_out.h"
+#include "perfmodel/score/published/published_row.h"
 #include "perfmodel/score/scoreboard/choices.h"
-#include "perfmodel/score/scoreboard/constant_mfu.h"
+#include "perfmodel/score/scoreboard/predictor.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
 namespace isobar::choices_tests {

@@ -12,7 +12,7 @@
 #include "perfmodel/score/counts/step_model.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/published/published_spec.h"
-#include "perfmodel/score/scoreboard/campaigns_out.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

@@ -106,7 +106,7 @@ TEST(ExpertImbalance, IsLearntFromRuns) {
       if ((i / 4 + i) % 2 == 0) known.push_back(runs[i]);
     silent = known;
     for (MeasuredRun& r : silent) r.expert_imbalance = 0;
-    const Machine with = fit(known, test::machine(), {}), without = fit(silent, test::machine(), {});
+    const Machine with = fit(known, test::machine()), without = fit(silent, test::machine());
     EXPECT_EQ(without.fit->range.count("expert_imbalance"), 0U);
     const std::vector<double>& range = with.fit->range.at("expert_imbalance");
     EXPECT_GE(range[0], 2.4);
@@ -126,7 +126,7 @@ TEST(ExpertImbalance, IsLearntFromRuns) {
 
 TEST(ExpertImbalance, OfAFitIsTakenWhereNothingIsSaid) {
   std::mt19937_64 random(6);
-  Machine m = fit(runs_on(test::machine(), random), test::machine(), {});
+  Machine m = fit(runs_on(test::machine(), random), test::machine());
   m.fit->range["expert_imbalance"] = {2, 3};
   EXPECT_NEAR(imbalance_of(moe(kDivided), m), std::sqrt(6.0), 1e-12);
   EXPECT_EQ(imbalance_of(divided(1.5), m), 1.5) << "is said";

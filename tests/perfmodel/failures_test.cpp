@@ -1,10 +1,10 @@
 // The cost of failures, against a job with random failures.
-#include "perfmodel/ask/choose/failures.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
+
+#include "perfmodel/ask/choose/schedule.h"
 
 namespace isobar::perf {
 namespace {
@@ -42,28 +42,29 @@ TEST(Failures, TheUsefulShareIsThatOfAJobThatFailsAtRandom) {
   std::mt19937_64 random(seed);
   for (const auto& [mtbf, checkpoint, restart] :
        {std::tuple{3600.0, 30.0, 300.0}, {10000.0, 300.0, 60.0}, {2000.0, 100.0, 0.0}}) {
-    const Failures f = failures(mtbf, checkpoint, restart);
-    const double work = 4000 * f.every_s;  // some thousand failures or segments: at most 2 % of noise
-    const double share = work / simulated(random, mtbf, checkpoint, restart, f.every_s, work);
+    const double every = best_interval(mtbf, checkpoint);
+    const double useful = useful_share(mtbf, checkpoint, restart, every);
+    const double work = 4000 * every;  // some thousand failures or segments: at most 2 % of noise
+    const double share = work / simulated(random, mtbf, checkpoint, restart, every, work);
     // The count of failures is Poisson; each costs about a restart and half an interval.
-    const double count = work / f.useful / mtbf, each = restart + f.every_s;
-    const double sigma = std::sqrt(count) * each / (work / f.useful);
-    EXPECT_NEAR(share / f.useful, 1, 5 * sigma) << mtbf << ", a checkpoint of " << checkpoint;
+    const double count = work / useful / mtbf, each = restart + every;
+    const double sigma = std::sqrt(count) * each / (work / useful);
+    EXPECT_NEAR(share / useful, 1, 5 * sigma) << mtbf << ", a checkpoint of " << checkpoint;
   }
 }
 
 TEST(Failures, TheIntervalIsTheBestOne) {
   for (const double mtbf : {1000.0, 1e4, 1e6})
     for (const double checkpoint : {1.0, 20.0, 200.0}) {
-      const Failures f = failures(mtbf, checkpoint, 100);
-      EXPECT_EQ(f.useful, useful_share(mtbf, checkpoint, 100, f.every_s));
+      const double every = best_interval(mtbf, checkpoint);
       for (const double other : {0.6, 0.8, 1.25, 1.7})
-        EXPECT_GT(f.useful, useful_share(mtbf, checkpoint, 100, other * f.every_s))
+        EXPECT_GT(useful_share(mtbf, checkpoint, 100, every),
+                  useful_share(mtbf, checkpoint, 100, other * every))
             << mtbf << " " << checkpoint << " " << other;
     }
-  EXPECT_NEAR(failures(1e6, 1, 0).every_s / std::sqrt(2.0 * 1 * 1e6), 1, 1e-3);  // Young
-  EXPECT_EQ(failures(100, 300, 0).every_s, 100);                                 // Daly, beyond 2 M
-  EXPECT_THROW(failures(0, 1, 0), std::invalid_argument);
+  EXPECT_NEAR(best_interval(1e6, 1) / std::sqrt(2.0 * 1 * 1e6), 1, 1e-3);  // Young
+  EXPECT_EQ(best_interval(100, 300), 100);                                 // Daly, beyond 2 M
+  EXPECT_THROW(best_interval(0, 1), std::invalid_argument);
 }
 
 }  // namespace

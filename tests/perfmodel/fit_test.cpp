@@ -67,7 +67,7 @@ Campaign campaign(int seeds, double noise, double off, bool ops, double outliers
     const Machine truth = test::perturbed(test::machine(), off, random);
     const auto runs = runs_on(truth, noise, random, ops, outliers, misfit);
     const HeldOut split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
-    const Holdout h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), test::machine(), {}));
+    const Holdout h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), test::machine()));
     c.medians.push_back(h.median_error);
     for (const HoldoutRow& r : h.rows) c.covered += r.inside() ? 1 : 0;
     c.runs += static_cast<double>(h.rows.size());
@@ -116,9 +116,9 @@ TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
                     .ops = {{"embed/linear/forward", "compute", 1, 1e-6}},
                     .outside_share = 1.2e-6 / step});
   }
-  EXPECT_NEAR(fit(runs, guess, {})[Coef::step].value, 1.2e-6, 0.3e-6);
+  EXPECT_NEAR(fit(runs, guess)[Coef::step].value, 1.2e-6, 0.3e-6);
   for (MeasuredRun& r : runs) r.outside_share = 0;
-  EXPECT_GT(fit(runs, guess, {})[Coef::step].value, 3e-6);
+  EXPECT_GT(fit(runs, guess)[Coef::step].value, 3e-6);
 }
 
 // A quarter of the runs were disturbed, with visible noise in their steps; the other half of the sweep was
@@ -136,12 +136,12 @@ TEST(Fit, MarkedContendedRunsSpoilItLessThanUnmarkedOnes) {
     std::uniform_real_distribution<double> slower(1.2, 2.2);
     for (size_t k = 0; k < train.size(); k += 4) train[k].step_s *= slower(random);
     const std::vector<MeasuredRun> test = pick(runs, split.test);
-    unmarked += hold_out(test, fit(train, test::machine(), {})).median_error / kMachines;
+    unmarked += hold_out(test, fit(train, test::machine())).median_error / kMachines;
     for (size_t k = 0; k < train.size(); k += 4) {
       train[k].contended = true;
       train[k].step_error = contended_error({.median = 1.2, .p10 = 1, .p90 = 2.4});
     }
-    const Machine m = fit(train, test::machine(), {});
+    const Machine m = fit(train, test::machine());
     marked += hold_out(test, m).median_error / kMachines;
     for (const std::string& n : m.fit->notes) noted += n.find("contended") != std::string::npos;
   }
@@ -176,9 +176,9 @@ TEST(Fit, OpTimesMakeCoefficientsBetter) {
     std::mt19937_64 random(700 + i);
     const Machine truth = test::perturbed(test::machine(), 0.5, random);
     auto runs = runs_on(truth, 0.03, random, true);
-    const Machine a = fit(runs, test::machine(), {});
+    const Machine a = fit(runs, test::machine());
     for (MeasuredRun& r : runs) r.ops.clear();
-    const Machine b = fit(runs, test::machine(), {});
+    const Machine b = fit(runs, test::machine());
     for (Coef c : {Coef::gemm_f32, Coef::attention_f32, Coef::attention_backward_f32, Coef::norm}) {
       with += std::abs(std::log(a[c].value / truth[c].value));
       without += std::abs(std::log(b[c].value / truth[c].value));
@@ -195,7 +195,7 @@ TEST(Fit, PredictsWhatItWasFittedTo) {
       std::mt19937_64 random(60 + i);
       const Machine truth = test::perturbed(test::machine(), 1.0, random);
       const auto runs = runs_on(truth, 0.01, random, ops);
-      const Holdout h = hold_out(runs, fit(runs, test::machine(), {}));
+      const Holdout h = hold_out(runs, fit(runs, test::machine()));
       EXPECT_LT(h.mape, 0.025) << ops;
       bias += h.bias / 5;
     }
@@ -207,7 +207,7 @@ TEST(Fit, IsTheSameTwiceAndSurvivesTheFile) {
   std::mt19937_64 random(1);
   const Machine truth = test::perturbed(test::machine(), 0.4, random);
   const auto runs = runs_on(truth, 0.03, random);
-  const Machine a = fit(runs, test::machine(), {}), b = fit(runs, test::machine(), {});
+  const Machine a = fit(runs, test::machine()), b = fit(runs, test::machine());
   EXPECT_EQ(to_yaml(a), to_yaml(b));
   const Machine c = parse_machine(to_yaml(a), "fitted.yaml");
   const Prediction p = predict(runs[3].spec, a, {}), q = predict(runs[3].spec, c, {});
@@ -219,7 +219,7 @@ TEST(Fit, IsTheSameTwiceAndSurvivesTheFile) {
 TEST(Fit, RemembersTheRunsThatSetACoefficient) {
   std::mt19937_64 random(2);
   const auto runs = runs_on(test::machine(), 0.02, random);
-  const Machine m = fit(runs, test::machine(), {});
+  const Machine m = fit(runs, test::machine());
   const auto has = [&](Coef c, const std::string& id) {
     const auto& p = m[c].provenance;
     return std::find(p.begin(), p.end(), id) != p.end();
@@ -239,7 +239,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
     r.step_s = 1.01 * test::ceiling(r.spec, test::machine(), r.host);
     r.step_error = 0;
   }
-  const Machine m = fit(runs, test::machine(), {});
+  const Machine m = fit(runs, test::machine());
   EXPECT_FALSE(m.fit->notes.empty());
   for (size_t i = 0; i < kCoefs; ++i) EXPECT_GE(m.coefficients[i].value, m.floor_of(i)) << info_of(i).name;
   EXPECT_NO_THROW(predict(runs[0].spec, m, {}));
@@ -249,26 +249,26 @@ TEST(Fit, RefusesRunsFasterThanThePeaks) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
   runs[0].step_s = 0.9 * test::ceiling(runs[0].spec, test::machine(), runs[0].host);
-  EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is exact
+  EXPECT_THROW(fit(runs, test::machine()), ConfigError);  // a spec sheet's peak is exact
   Machine measured = test::machine();
   measured.peaks.at("f32").provenance = {"peak/f32"};
-  const Machine m = fit(runs, measured, {});
+  const Machine m = fit(runs, measured);
   EXPECT_NEAR(m.peaks.at("f32").value, 1.0e11 * 1.02 / 0.9, 1e6);
   EXPECT_EQ(m.peaks.at("f32").provenance.back(), runs[0].id);
   EXPECT_FALSE(m.fit->notes.empty());
   runs[0].step_s /= 2;
-  EXPECT_THROW(fit(runs, measured, {}), ConfigError);
+  EXPECT_THROW(fit(runs, measured), ConfigError);
 }
 
 TEST(Fit, RefusesToFitNothing) {
-  EXPECT_THROW(fit({}, test::machine(), {}), ConfigError);
+  EXPECT_THROW(fit({}, test::machine()), ConfigError);
 }
 
 TEST(Fit, LearnsTheConstantOfTheProcess) {
   std::mt19937_64 random(4);
   auto runs = runs_on(test::machine(), 0.02, random);
   for (MeasuredRun& r : runs) r.peak_rss_bytes = nets::build_plan(r.spec, 0, {}).memory.total() + 87654321;
-  EXPECT_NEAR(fit(runs, test::machine(), {})[Coef::process].value, 87654321, 1);
+  EXPECT_NEAR(fit(runs, test::machine())[Coef::process].value, 87654321, 1);
 }
 
 // A GPU's run knows its context and libraries, whatever its host process takes.
@@ -282,9 +282,9 @@ TEST(Fit, LearnsTheConstantOfAProcessOnAnAccelerator) {
   r.step_s = 0.05;
   r.peak_rss_bytes = int64_t{9} << 30;
   std::vector<MeasuredRun> runs(4, r);
-  EXPECT_EQ(fit(runs, h100, {})[Coef::process].value, h100[Coef::process].value);
+  EXPECT_EQ(fit(runs, h100)[Coef::process].value, h100[Coef::process].value);
   for (MeasuredRun& m : runs) m.process_bytes = (int64_t{534} + 21) << 20;
-  EXPECT_NEAR(fit(runs, h100, {})[Coef::process].value, 555.0 * (1 << 20), 1);
+  EXPECT_NEAR(fit(runs, h100)[Coef::process].value, 555.0 * (1 << 20), 1);
 }
 
 TEST(HeldOut, KeepsRepetitionsTogether) {
@@ -368,7 +368,7 @@ TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
   std::mt19937_64 random(7);
   const auto runs = runs_on(test::machine(), 0.02, random);
   const HeldOut split = split_runs(runs, 0.25, 7);
-  const Machine m = fit(pick(runs, split.train), test::machine(), {});
+  const Machine m = fit(pick(runs, split.train), test::machine());
   const Holdout held_out = hold_out(pick(runs, split.test), m);
   const nlohmann::json j = holdout_json(m, hold_out(pick(runs, split.train), m), held_out);
   ASSERT_EQ(j["runs"].size(), runs.size());

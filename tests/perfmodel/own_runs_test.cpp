@@ -14,10 +14,10 @@
 #include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/prices/sample.h"
-#include "perfmodel/score/published/open_run.h"
+#include "perfmodel/score/published/published_row.h"
 #include "perfmodel/score/published/published_spec.h"
-#include "perfmodel/score/scoreboard/campaigns_out.h"
 #include "perfmodel/score/scoreboard/choices.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

@@ -76,7 +76,7 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
                     .host = {.ranks_on_host = s.layout.world(), .threads = s.run.threads},
                     .step_s = step});
   }
-  Machine m = fit(runs, test::machine(), {});
+  Machine m = fit(runs, test::machine());
   const Prediction inside = predict(runs[0].spec, m, {});
   EXPECT_TRUE(inside.warnings.empty()) << inside.warnings.at(0);
   RunSpec large = runs[0].spec;

@@ -102,7 +102,7 @@ TEST(Suggest, BeliefInWhatWasNotRunIsTheEstimate) {
   for (const size_t n : {0U, 12U}) {
     std::vector<MeasuredRun> runs;
     const std::vector<Candidate> c = after(demo_space(seed, 0.05, 0.02).finished, n, random, runs);
-    const Machine m = runs.empty() ? machine() : fit(runs, machine(), {});
+    const Machine m = runs.empty() ? machine() : fit(runs, machine());
     const Outlook o = look_ahead(c, m, {});
     double chances = 0;
     for (size_t i = 0; i < c.size(); ++i) {
@@ -121,7 +121,7 @@ TEST(Suggest, NamesDifferentTrialsThatWereNotRunAndDoesSoAgain) {
   std::mt19937_64 random(seed);
   std::vector<MeasuredRun> runs;
   const std::vector<Candidate> c = after(demo_space(seed, 0.05, 0.02).finished, 10, random, runs);
-  const Machine m = fit(runs, machine(), {});
+  const Machine m = fit(runs, machine());
   const Outlook o = look_ahead(c, m, {.count = 40, .seed = 3});
   EXPECT_EQ(o.next.size(), 26U) << "all that are left, and no more";
   std::set<size_t> named;
@@ -159,7 +159,7 @@ TEST(Suggest, RegretIsZeroWhenEverythingIsMeasuredWithoutError) {
   const Hidden h = demo_space(seed, 0.05, 0);
   std::vector<MeasuredRun> runs;
   const std::vector<Candidate> c = after(h.finished, h.finished.size(), random, runs);
-  const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
+  const Outlook o = look_ahead(c, fit(runs, machine()), {});
   EXPECT_TRUE(o.next.empty());
   EXPECT_NEAR(o.regret, 0, 1e-9);
   EXPECT_EQ(o.choice,
@@ -174,7 +174,7 @@ TEST(Suggest, NoMeasuredRunHasAnIntervalOfWidthZero) {
   std::vector<Candidate> c = after(demo_space(seed, 0.05, 0).finished, 12, random, runs);
   for (Candidate& one : c)
     for (MeasuredRun& r : one.measured) r.run_to_run = MeasuredRun{}.run_to_run;
-  const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
+  const Outlook o = look_ahead(c, fit(runs, machine()), {});
   for (size_t i = 0; i < c.size(); ++i)
     if (!c[i].measured.empty()) {
       EXPECT_GT(o.beliefs[i].upper / o.beliefs[i].lower, 1.01) << i;
@@ -190,7 +190,7 @@ TEST(Suggest, AContendedMeasurementIsOutweighedByItsRepeat) {
     c.trials_left = 0;
     runs.push_back(c.measured[0]);
   }
-  const Machine m = fit(runs, machine(), {});
+  const Machine m = fit(runs, machine());
   const double alone = look_ahead(h.finished, m, {}).beliefs[0].seconds;
   MeasuredRun disturbed = h.finished[0].measured[0];
   disturbed.step_s *= 2;
@@ -211,8 +211,7 @@ TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {
     for (Candidate& c : known) c.measured.clear();
     std::vector<MeasuredRun> runs;
     while (true) {
-      const Outlook o =
-          look_ahead(known, runs.empty() ? machine() : fit(runs, machine(), {}), {.draws = 1024});
+      const Outlook o = look_ahead(known, runs.empty() ? machine() : fit(runs, machine()), {.draws = 1024});
       if (o.regret < 0.02 || o.next.empty()) {
         expected += o.regret / kMachines;
         left += (1 - *std::min_element(h.truth.begin(), h.truth.end()) / h.truth[o.choice]) / kMachines;

@@ -1,5 +1,5 @@
 // Exports parsed by independent implementations of their formats, and a sweep watched while it runs.
-#include "reports/exports.h"
+#include "reports/report.h"
 
 #include <gtest/gtest.h>
 

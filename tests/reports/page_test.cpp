@@ -13,7 +13,7 @@
 #include "model/base/system/program.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/coefficient.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/shipped.h"
 #include "reports/figures/chart_data.h"
 #include "reports/figures/figures.h"
 #include "reports/report.h"

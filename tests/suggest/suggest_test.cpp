@@ -1,8 +1,8 @@
 // The trials of a sweep to choose from, and the bound that ends the rounds.
 #include <gtest/gtest.h>
 
-#include "bench/suggest/suggest_rounds.h"
 #include "bench/suggest/suggest_text.h"
+#include "bench/suggest/sweep_field.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "tests/paths.h"

@@ -1,34 +1,21 @@
 #include "bench/cli/predict/ask.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/cli/predict/unanswered.h"
-#include "bench/cli/words/options.h"
+#include "bench/cli/commands.h"
 #include "bench/cluster/cluster.h"
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
 #include "model/base/text/printed.h"
 #include "model/base/text/yaml.h"
-#include "model/engine/processor.h"
-#include "model/nets/build.h"
 #include "perfmodel/ask/choose/emit.h"
-#include "perfmodel/machine/machine_file.h"
-#include "perfmodel/step/engine_prices.h"
-#include "reports/answers/compared.h"
-#include "reports/answers/engine_text.h"
-#include "reports/answers/prediction_text.h"
-#include "reports/answers/run_text.h"
-#include "reports/answers/search_text.h"
-#include "reports/answers/training_text.h"
-#include "reports/pages/budget_page.h"
-#include "reports/pages/search_page.h"
+#include "reports/answers/answers.h"
+#include "reports/pages/pages.h"
 
 namespace isobar::cli {
 namespace {
@@ -37,42 +24,6 @@ using nlohmann::json;
 
 constexpr int kDoesNotFit = 4;    // the exit code of out of memory
 constexpr double kHardly = 0.95;  // useful share of time from which failures hardly move a training
-
-// Assignments of a run: the user's, after those that make way for a search.
-std::vector<std::string> assignments_of(const AskArguments& a) {
-  std::vector<std::string> set;
-  if (a.searches())  // the user's settings are kept, but not the file's own layout
-    set = {"layout.dp=1",          "layout.tp=1",
-           "layout.cp=1",          "layout.pp=1",
-           "layout.vpp=1",         "layout.ep=1",
-           "layout.stages=[]",     "policy.micro_batch=0",
-           "policy.schedule=1f1b", "layout.order=tp-cp-dp-pp"};
-  set.insert(set.end(), a.set.begin(), a.set.end());
-  return set;
-}
-
-RunSpec spec_of(const std::string& config, std::vector<std::string> set, int64_t ranks) {
-  if (ranks == 0) return load_run_spec(config, set);
-  // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
-  std::vector<std::string> one = set;
-  one.emplace_back("layout.dp=1");
-  const int64_t others = load_run_spec(config, one)->layout.world();
-  if (ranks % others != 0)
-    throw ConfigError(config, "--ranks",
-                      std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),
-                      "use a multiple");
-  refuse_contradiction(set, "layout.dp", ranks / others, "--ranks " + std::to_string(ranks));
-  set.push_back("layout.dp=" + std::to_string(ranks / others));
-  return load_run_spec(config, set);
-}
-
-// True if the user names the device; otherwise the machine file does.
-bool names_device(const AskArguments& a) {
-  const json j = load_yaml(a.config);
-  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
-  return std::any_of(a.set.begin(), a.set.end(),
-                     [](const std::string& s) { return s.starts_with("run.device="); });
-}
 
 void print_json(const json& j) {
   std::printf("%s\n", json_text(j, 1).c_str());
@@ -90,6 +41,31 @@ void say_page(const std::string& out, const std::string& not_drawn) {
   std::printf("page: %s\n", (std::filesystem::path(out) / "index.html").c_str());
   if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
 }
+
+/// Questions of one command without an answer: reported beside the answers, they decide the exit code at the
+/// end. Bad input outranks a misfit.
+class Unanswered {
+ public:
+  explicit Unanswered(bool as_json) : json_(as_json) {}
+  /// Reports on stderr and, with JSON, as an entry of `out`.
+  void say(const perf::NoAnswer& none, nlohmann::json& out) {
+    constexpr int kBadInput = 2, kTooLarge = 4;
+    code_ = code_ == kBadInput || !none.does_not_fit ? kBadInput : kTooLarge;
+    if (json_)
+      out.push_back({{"gpus", none.gpus},
+                     {"machine", none.machine},
+                     {none.does_not_fit ? "does_not_fit" : "refused", none.why}});
+    std::fprintf(stderr, "isobar: %s\n", none.why.c_str());
+  }
+  /// Throws ExitCode where anything was reported.
+  void end() const {
+    if (code_ != 0) throw ExitCode{code_};
+  }
+
+ private:
+  bool json_;
+  int code_ = 0;
+};
 
 // Answers for each number of accelerators, by Isobar's own engine or another: `answer` takes the number and
 // gives JSON, or prints; `end` prints what comes below all answers.
@@ -109,18 +85,18 @@ void print_each(const Asked& q, const Answer& answer, const End& end) {
 
 void print_own_search(const Asked& q) {
   const perf::Machine& m = q.machine();
-  std::vector<report::ScalingPoint> points;
+  std::vector<perf::SearchAnswer> answers;
   print_each(
       q,
       [&](int64_t gpus) {
-        const perf::SearchAnswer a = perf::answer_search(q.spec, m, gpus, q.question, q.options);
-        points.push_back({gpus, a.prediction.step_s, perf::text_of(a.found.best.front().layout)});
+        const perf::SearchAnswer& a =
+            answers.emplace_back(perf::answer_search(q.spec, m, gpus, q.question, q.options));
         if (q.json) return report::json_of(a, m, gpus, q.question);
         print_text(report::text_of(a, m, gpus, q.question));
         return json();
       },
       [&] {
-        if (points.size() > 1) print_text(report::scaling_text(points));
+        if (answers.size() > 1) print_text(report::scaling_text(answers));
       });
 }
 
@@ -148,107 +124,11 @@ void print_engine_run(const Asked& q) {
   if (a.too_large) {
     std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB or more of %.3g\n",
                  1e-9 * a.layout.answer.memory.lower, 1e-9 * engine.memory());
-    throw CLI::RuntimeError(kDoesNotFit);
-  }
-}
-
-// Why Isobar's engine does not train the run; "": it does.
-std::string untrained(const RunSpec& spec) {
-  const plan::Plan plan = nets::build_plan(nets::sample_of(spec), 0, {});
-  try {
-    nets::require_kernels(spec, plan);
-    return "";
-  } catch (const ConfigError& e) {
-    const std::string what = e.what();
-    return what.substr(0, what.find(" -> "));
-  }
-}
-
-// Without --engine: the software that a layout is emitted for, or an unknown engine for a run that ours does
-// not train. A question that ours alone answers stays its.
-void take_default_engine(const AskArguments& a, Asked& q) {
-  const perf::Machine& m = q.machines.front();
-  if (a.names_engine || !a.engine.fit.empty() || perf::device_of(q.spec, m) != perf::Device::accelerator)
-    return;
-  if (!a.emit.empty()) {
-    if (a.emit == "isobar") return;
-    q.engine.engine = a.emit;
-    return;
-  }
-  if (a.question.pareto || a.question.offload || a.rates || !perf::engine_running(q.spec, m).empty()) return;
-  if (const std::string why = untrained(q.spec); !why.empty())
-    q.engine.engine = "unknown",
-    q.engine.why = "since Isobar's engine does not train it (--engine isobar prices its plans): " + why;
-}
-
-// Prices by plans of the engine that was named, or that runs the net.
-void take_engine(Asked& q) {
-  const perf::ForeignEngine* named = q.engine.of_plans();
-  if (named && q.spec.net.recorded()) {
-    bool& compiled = q.spec.net.traced().compiled;
-    if (compiled && !named->habits.compiled)
-      throw ConfigError(q.spec.file, "net.compiled",
-                        "is true, and " + named->name + " is PyTorch's eager mode",
-                        "name pytorch-compiled, or leave one of them out");
-    compiled = named->habits.compiled;
-  }
-  for (perf::Machine& m : q.machines)
-    m = named                ? perf::run_by(*named, m, q.spec.net.recorded())
-        : q.engine.foreign() ? m
-                             : perf::machine_of(q.spec, m);
-  const std::string runs = q.engine.foreign() ? "" : perf::engine_running(q.spec, q.machines.front());
-  if (runs.empty()) return;
-  q.question.engine = &perf::engine_named(runs);
-  perf::refuse_axes(q.spec, *q.question.engine);
-  q.engine.engine = "isobar";
-}
-
-/// Prices of several machines are compared as numbers.
-void require_one_currency(const std::vector<perf::Machine>& machines) {
-  const perf::Machine* first = nullptr;
-  for (const perf::Machine& m : machines) {
-    if (!m.accelerator || m.accelerator->price_per_hour <= 0) continue;
-    if (!first) first = &m;
-    if (const std::string& other = first->accelerator->currency; m.accelerator->currency != other)
-      throw ConfigError(m.file, "accelerator.currency",
-                        "is " + m.accelerator->currency + ", and that of " + first->name + " " + other,
-                        "give price_per_hour of both in one currency");
+    throw ExitCode{kDoesNotFit};
   }
 }
 
 }  // namespace
-
-Asked asked(const AskArguments& a) {
-  Asked q{.command = "isobar " + a.command, .spec = spec_of(a.config, assignments_of(a), a.ranks)};
-  if (q.spec.run.by_settings)
-    throw ConfigError(a.config, "net", "is missing, and " + q.command + " prices a net",
-                      "describe it under `net:`");
-  if (a.machines.empty())
-    throw ConfigError(q.command, "--machine", "is missing",
-                      "name a machine like dgx-h100, or a file of isobar calibrate");
-  for (const std::string& file : a.machines) q.machines.push_back(perf::load_machine(file));
-  require_one_currency(q.machines);
-  q.question = a.question, q.engine = a.engine;
-  q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
-  if (!q.engine.fit.empty()) perf::take_fit(q.machines.front(), q.engine);
-  if (!names_device(a)) q.spec.run.device = RunDevice::automatic;
-  for (const perf::Machine& m : q.machines)
-    if (perf::device_of(q.spec, m) == perf::Device::accelerator && a.ranks_on_host > 0)
-      throw ConfigError(q.command, "--ranks-on-host", "is for cores",
-                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
-  if (a.searches()) q.question.keep = perf::given_layout(q.spec, a.set);
-  for (const std::string& list : a.fix) q.question.keep.fix(list);
-  for (const std::string& list : a.exclude) q.question.keep.exclude(list);
-  if (!q.emit.empty())
-    for (const perf::Constraint& c : perf::said_by(q.emit)) q.question.keep.add(c);
-  take_default_engine(a, q);
-  take_engine(q);
-  q.options = {.host = {.ranks_on_host = a.ranks_on_host},
-               .workspace = cpu_workspace,
-               .device_workspace = [spec = q.spec] { return engine::gpu_workspace(spec); }};
-  q.changed = perf::with_changes(q.machines.front(), a.what_if, q.question);
-  return q;
-}
 
 namespace {
 
@@ -257,7 +137,7 @@ void refuse_too_large(const perf::LayoutChoice& c, const std::string& of) {
   if (!c.too_large()) return;
   std::fprintf(stderr, "isobar: %sdoes not fit: a rank needs %.3g GB or more of %.3g\n", of.c_str(),
                1e-9 * c.memory.lower, 1e-9 * c.there);
-  throw CLI::RuntimeError(kDoesNotFit);
+  throw ExitCode{kDoesNotFit};
 }
 
 }  // namespace
@@ -272,7 +152,7 @@ void print_run(const Asked& q) {
     print_json(report::json_of(a, q.machine(), q.rates));
   else
     print_text(report::text_of(a, q.machine(), q.rates));
-  if (!a.prediction.fits()) throw CLI::RuntimeError(kDoesNotFit);
+  if (!a.prediction.fits()) throw ExitCode{kDoesNotFit};
 }
 
 void print_search(const Asked& q) {

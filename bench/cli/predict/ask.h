@@ -7,6 +7,7 @@
 // A question without an answer is reported beside the others, and decides the exit code at the end. A run
 // that does not fit ends with exit code 4.
 #pragma once
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,26 @@ struct AskArguments {
   bool searches() const { return !question.gpus.empty() || plans(); }
   bool plans() const { return question.deadline_s > 0 || question.budget > 0; }
 };
+
+// Options that predict, search, compare, budget and emit share, in the groups that their help shows.
+
+/// The run, the machine, and the engine that is predicted. `several`: --machine may be repeated.
+void add_run_options(CLI::App& command, AskArguments& a, bool several = false);
+/// --gpus and what narrows a search; `required`: a search is all that the command does.
+void add_search_options(CLI::App& command, AskArguments& a, bool required);
+/// --tokens and --samples: a training's length.
+void add_training_options(CLI::App& command, AskArguments& a);
+/// --ranks and --ranks-on-host, of the configuration's own layout.
+void add_rank_options(CLI::App& command, AskArguments& a);
+void add_what_if_option(CLI::App& command, AskArguments& a);
+/// --deadline and --budget.
+void add_limit_options(CLI::App& command, AskArguments& a);
+/// --json, and -o where the command writes a page.
+void add_output_options(CLI::App& command, AskArguments& a, bool page);
+
+/// Takes --machine and --global-batch over. Throws ConfigError for options that contradict each other in any
+/// of these commands.
+void take_options(const CLI::App& command, AskArguments& a);
 
 /// A question whose files are read.
 struct Asked {

@@ -16,8 +16,9 @@
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
 #include "perfmodel/ask/choose/question.h"
-#include "perfmodel/machine/machine_file.h"
-#include "perfmodel/score/prices/own_fit.h"
+#include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/engine_model.h"
+#include "perfmodel/score/own_runs.h"
 #include "perfmodel/step/engine_prices.h"
 #include "reports/answers/fit_text.h"
 
@@ -59,22 +60,32 @@ void fit_own_runs(const OwnRunsQuestion& q) {
   const perf::OwnRuns own =
       perf::own_runs(foreign::own_table(q.files, q.config, notes), name, q.engine, q.tuned, machine);
   for (const std::string& note : notes) std::fprintf(stderr, "%s\n", note.c_str());
-  const perf::OwnFit fit = perf::fit_own(own, machine);
+  const perf::ChipSpec chip = perf::chip_of(machine);
+  perf::EngineModel model =
+      perf::EngineModel::shipped(q.engine == "unknown" ? nullptr : &perf::engine_named(q.engine), q.tuned);
+  const std::vector<perf::PublishedRun> runs = perf::runs_of(own, machine, chip);
+  std::vector<perf::ScoredRow> without;
+  for (const perf::PublishedRun& r : runs) {
+    const perf::Estimated e = model.predict(r).step;
+    without.push_back({r.id, r.choice_group(), r.step_s, e.value, e.lower, e.upper, r.specification()});
+  }
+  model.learn(runs);
+  const std::vector<perf::ScoredRow> left_out = model.left_out();
   perf::save_own_runs(own, q.out);
   if (q.json) {
     const json j = {{"file", q.out},
                     {"engine", q.engine},
                     {"machine", machine.name},
-                    {"runs", fit.without.size()},
-                    {"without", json_of_scores(fit.without)},
-                    {"from_the_others", json_of_scores(fit.left_out)}};
+                    {"runs", without.size()},
+                    {"without", json_of_scores(without)},
+                    {"from_the_others", json_of_scores(left_out)}};
     std::printf("%s\n", json_text(j, 1).c_str());
     return;
   }
-  std::printf("%zu runs of %s by %s on %s; errors of predicted step times\n", fit.without.size(),
-              name.c_str(), q.engine.c_str(), machine.name.c_str());
-  print_scores("with none of them fitted", fit.without);
-  print_scores("each held out", fit.left_out);
+  std::printf("%zu runs of %s by %s on %s; errors of predicted step times\n", without.size(), name.c_str(),
+              q.engine.c_str(), machine.name.c_str());
+  print_scores("with none of them fitted", without);
+  print_scores("each held out", left_out);
   std::printf("Fit: %s (isobar predict CONFIG --machine %s --fit %s)\n", q.out.c_str(), q.machine.c_str(),
               q.out.c_str());
 }
@@ -240,7 +251,7 @@ void run_fit(const FitArguments& a) {
   const std::vector<perf::MeasuredRun> train = perf::pick(runs, split.train),
                                        test = perf::pick(runs, split.test);
   const std::vector<perf::HeldOut> splits = repeated_splits(a, runs);
-  const perf::Machine m = perf::fit(train, before, {.statistic = a.statistic});
+  const perf::Machine m = perf::fit(train, before, a.statistic);
   perf::save_machine(m, a.out);
   const report::FitReport report{.before = before,
                                  .after = m,

@@ -7,7 +7,6 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/predict/ask.h"
-#include "bench/cli/predict/ask_options.h"
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 #include "model/base/system/shared_files.h"

@@ -124,7 +124,7 @@ void add_check_command(CLI::App& app) {
     refuse_unused(*c, {{"--tolerance", a->update, "is for a check, and --update makes none", "leave one out"},
                        {"--json", a->update, "is for a check, and --update makes none", "leave one out"},
                        {"--out", a->update, "is for a check, and --update makes none", "leave one out"}});
-    if (const int code = run_check(*a); code != 0) throw CLI::RuntimeError(code);
+    if (const int code = run_check(*a); code != 0) throw ExitCode{code};
   });
 }
 

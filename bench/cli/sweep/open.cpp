@@ -1,4 +1,4 @@
-// isobar open: the command line of reports/live/page_server.h.
+// isobar open: the command line of reports/live/live.h.
 #include <fcntl.h>
 #include <spawn.h>
 #include <unistd.h>
@@ -20,7 +20,6 @@
 #include "model/base/system/program.h"
 #include "model/base/system/temporary.h"
 #include "reports/live/live.h"
-#include "reports/live/page_server.h"
 
 namespace isobar::cli {
 namespace {
@@ -79,9 +78,8 @@ class Browser {
 
 void run_open(const OpenArguments& a) {
   const bool sweep = std::filesystem::exists(std::filesystem::path(a.path) / "sweep.json");
-  const report::Served server =
-      sweep ? report::serve_live(a.path, a.port, say_without_figures)
-            : report::serve_pages(report::find_openable(a.path), a.port, a.perfetto_ui);
+  const report::Served server = sweep ? report::serve_live(a.path, a.port, say_without_figures)
+                                      : report::serve_pages(a.path, a.port, a.perfetto_ui);
   for (const auto& [what, url] : server.addresses) std::printf("%-6s %s\n", what.c_str(), url.c_str());
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   std::fflush(stdout);

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/commands.h"
 #include "bench/cli/words/options.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
-#include "reports/exports.h"
 #include "reports/report.h"
 #include "reports/tables/report_tables.h"
 #include "reports/tables/run_rows.h"
@@ -142,7 +142,7 @@ void add_report_command(CLI::App& app) {
     else
       print_text(r, !a->no_figures);
     // A missing Python was reported above; any other reason that kept render.py from drawing is a failure.
-    if (!r.drawn && r.not_drawn.starts_with("render.py failed")) throw CLI::RuntimeError(1);
+    if (!r.drawn && r.not_drawn.starts_with("render.py failed")) throw ExitCode{1};
   });
 }
 

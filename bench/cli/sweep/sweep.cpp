@@ -10,17 +10,17 @@
 #include <set>
 #include <string>
 
+#include "bench/cli/commands.h"
+#include "bench/cli/sweep/sweep_suggest.h"
 #include "bench/cli/train/stop_flag.h"
 #include "bench/cli/train/submit_train.h"
 #include "bench/cli/words/options.h"
-#include "bench/ranks/rank_output.h"
-
-#include "bench/cli/sweep/sweep_suggest.h"
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/preview.h"
 #include "bench/cluster/submit.h"
 #include "bench/guest/command.h"
+#include "bench/ranks/rank_output.h"
 #include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/compose.h"
 #include "bench/sweep/results/repeats.h"
@@ -28,7 +28,7 @@
 #include "bench/sweep/run/runner.h"
 #include "model/base/error.h"
 #include "model/base/system/program.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/step/engine_prices.h"
 
 namespace isobar::cli {
@@ -171,7 +171,7 @@ void require_words(const sweep::Matrix& matrix, const std::string& file) {
   std::map<std::string, const sweep::Trial*> missed;
   for (const sweep::Trial& t : matrix.trials) {
     if (t.spec.run.command.empty()) continue;
-    guest::guest_command(t.spec, {}, {});  // refuses words that are none before anything runs
+    guest::guest_command(t.spec, {});  // refuses words that are none before anything runs
     for (const auto& [key, value] : t.axes) {
       if (key != guest::kBatchKey && reach.contains(key)) continue;
       if (guest::reaches_command(key, t.spec))
@@ -275,14 +275,11 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   sweep::Matrix whole = matrix;  // gets the repeats
   if (a.suggest.asked()) {
-    const int code =
-        suggest_trials(a.suggest, matrix,
-                       {.results = a.results,
-                        .machine = machine,
-                        .json = a.json,
-                        .ranks_per_node = cluster ? cluster->ranks_per_node : 0,
-                        .stop = &stop_flag()},
-                       [&](const sweep::Matrix& part) { return execute(a, part, sweep, whole, cluster); });
+    const int code = suggest_trials(
+        a.suggest, matrix,
+        {.results = a.results, .machine = machine, .ranks_per_node = cluster ? cluster->ranks_per_node : 0},
+        a.json, &stop_flag(),
+        [&](const sweep::Matrix& part) { return execute(a, part, sweep, whole, cluster); });
     return stop_flag() != 0 ? 128 + stop_flag() : code;
   }
   const sweep::SweepOutcome outcome = execute(a, matrix, sweep, whole, cluster);
@@ -331,7 +328,7 @@ void add_sweep_command(CLI::App& app) {
   add_suggest_options(*sweep, a->suggest);
   sweep->callback([a, sweep] {
     if (a->repeat > 0) a->words.push_back("repetitions=" + std::to_string(a->repeat));
-    if (const int code = start_sweep(*a, *sweep); code != 0) throw CLI::RuntimeError(code);
+    if (const int code = start_sweep(*a, *sweep); code != 0) throw ExitCode{code};
   });
 
   CLI::App* job = app.add_subcommand("sweep-job", "What a cluster's job runs")->group("");
@@ -340,7 +337,7 @@ void add_sweep_command(CLI::App& app) {
   job->callback([a] {
     catch_signals({SIGUSR1, SIGTERM, SIGINT, SIGHUP}, 0);
     if (const int code = cluster::run_pilot(a->results, a->job, &stop_flag()); code != 0)
-      throw CLI::RuntimeError(code);
+      throw ExitCode{code};
   });
 }
 

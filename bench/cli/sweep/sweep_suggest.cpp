@@ -14,13 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-int rehearse_finished(const SuggestArguments& a, const suggest::SweepField& field,
-                      const SuggestContext& context) {
+int rehearse_finished(const SuggestArguments& a, const suggest::SweepField& field, const std::string& results,
+                      bool as_json) {
   if (field.measured_trials() < 2)
-    throw ConfigError(context.results, "", "holds fewer than two measured trials of this sweep",
+    throw ConfigError(results, "", "holds fewer than two measured trials of this sweep",
                       "run the sweep first: a rehearsal plays finished trials");
   constexpr double kEnough = 0.02;
-  Progress bar("rehearsal", 2 * a.rehearse, !context.json);
+  Progress bar("rehearsal", 2 * a.rehearse, !as_json);
   perf::RehearsalOptions options{.seeds = a.rehearse,
                                  .seed = a.seed,
                                  .statistic = a.statistic,
@@ -30,7 +30,7 @@ int rehearse_finished(const SuggestArguments& a, const suggest::SweepField& fiel
   options.progress = [&](int64_t done, int64_t) { bar.update(done, ""); };
   const perf::Rehearsal r = perf::rehearse(field.candidates(), field.before(), options);
   bar.finish();
-  if (context.json)
+  if (as_json)
     std::printf("%s\n", json_text(suggest::json_of(r, options), 1).c_str());
   else
     std::fputs(suggest::text_of(r, options).c_str(), stdout);
@@ -54,36 +54,32 @@ void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
       ->capture_default_str();
 }
 
-int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const SuggestContext& context,
-                   const suggest::RunPart& run) {
+int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, suggest::FieldOptions of,
+                   bool as_json, const volatile std::sig_atomic_t* stop, const suggest::RunPart& run) {
   const bool rounds = !a.until.empty();
   const double bound = rounds ? suggest::regret_bound(a.until) : 0;
   const bool by_settings = suggest::are_by_settings(matrix);
-  if (by_settings && !context.json) std::puts("by settings: no net is described, and no machine is asked");
+  if (by_settings && !as_json) std::puts("by settings: no net is described, and no machine is asked");
   if (by_settings && a.rehearse > 0)
     throw ConfigError("isobar sweep", "--rehearse", "replays predictions of nets, and none is described",
                       "describe it under `net:`, or use --suggest");
-  if (context.machine.empty() && !by_settings)
+  if (of.machine.empty() && !by_settings)
     throw ConfigError("isobar sweep", "--machine", "is missing",
                       "suggestions need a machine file, as isobar calibrate writes it");
-  suggest::SweepField field(matrix, {.results = context.results,
-                                     .machine = context.machine,
-                                     .ranks_per_node = context.ranks_per_node,
-                                     .statistic = a.statistic,
-                                     .seed = a.seed});
+  of.statistic = a.statistic, of.seed = a.seed;
+  suggest::SweepField field(matrix, of);
   field.refresh();
-  if (!context.json)
+  if (!as_json)
     for (const std::string& p : field.problems()) std::fprintf(stderr, "warning: %s\n", p.c_str());
-  if (a.rehearse > 0) return rehearse_finished(a, field, context);
+  if (a.rehearse > 0) return rehearse_finished(a, field, of.results, as_json);
   if (field.none_can_run())
-    throw ConfigError(context.results, "", "holds failed trials only",
+    throw ConfigError(of.results, "", "holds failed trials only",
                       "look at why they failed (isobar report), or use --retry-failed");
   json history = json::array();
   const suggest::RoundsOutcome o = suggest::suggest_rounds(
-      field,
-      {.count = a.count, .run = a.run, .bound = bound, .max_trials = a.max_trials, .stop = context.stop}, run,
+      field, {.count = a.count, .run = a.run, .bound = bound, .max_trials = a.max_trials, .stop = stop}, run,
       [&](const perf::Outlook& outlook) {
-        if (context.json) {
+        if (as_json) {
           history.push_back(suggest::json_of(field, outlook));
         } else {
           std::fputs(suggest::text_of(field, outlook).c_str(), stdout);
@@ -91,7 +87,7 @@ int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const
         }
       });
   const bool nothing = rounds && field.measured_trials() == 0;
-  if (context.json) {
+  if (as_json) {
     json out =
         rounds || a.run ? json{{"rounds", history}, {"measured", field.measured_trials()}} : history[0];
     if (rounds) out["reached"] = o.reached;
@@ -104,7 +100,7 @@ int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const
   if (nothing)
     std::fprintf(stderr,
                  "isobar sweep: %s -> see why with `isobar report %s -o OUT`, or use --retry-failed\n",
-                 field.why_nothing().c_str(), context.results.c_str());
+                 field.why_nothing().c_str(), of.results.c_str());
   return nothing || !o.complete ? 1 : 0;
 }
 

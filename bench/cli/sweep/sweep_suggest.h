@@ -5,7 +5,7 @@
 #include <csignal>
 #include <string>
 
-#include "bench/suggest/suggest_rounds.h"
+#include "bench/suggest/sweep_field.h"
 
 namespace isobar::cli {
 
@@ -21,15 +21,9 @@ struct SuggestArguments {
 };
 void add_suggest_options(CLI::App& sweep, SuggestArguments& a);
 
-struct SuggestContext {
-  std::string results, machine;
-  bool json = false;
-  int64_t ranks_per_node = 0;                        // 0: all ranks of a trial share a host
-  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop after this round
-};
-
-/// Prints; returns the exit code.
-int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, const SuggestContext& context,
-                   const suggest::RunPart& run);
+/// Prints; returns the exit code. `of`: results, machine and ranks of a node; `stop`: not 0: stop after this
+/// round.
+int suggest_trials(const SuggestArguments& a, const sweep::Matrix& matrix, suggest::FieldOptions of,
+                   bool as_json, const volatile std::sig_atomic_t* stop, const suggest::RunPart& run);
 
 }  // namespace isobar::cli

@@ -14,7 +14,7 @@
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 #include "model/forecast/verify.h"
-#include "reports/pages/verify_page.h"
+#include "reports/pages/pages.h"
 
 namespace isobar::cli {
 namespace {

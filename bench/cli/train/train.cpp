@@ -158,7 +158,7 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
   if (const RunSpec spec = loaded(a); !spec.run.command.empty()) {
     require_words_for(given, a, spec);
-    guest::guest_command(spec, {}, {});  // refuses words that are none
+    guest::guest_command(spec, {});  // refuses words that are none
   }
   const int code = submit({.config = a.config,
                            .set = a.set,

@@ -5,7 +5,6 @@
 //
 // Names of run directories: run.out may hold {name} and, in its last part, {n}, the next free number.
 //
-//   require_pattern(spec);                                  // refuses other braces
 //   RunFolder folder(spec.run.out, "vit-tiny", false);      // runs/{name}-{n}: makes runs/vit-tiny-3
 //   a.set.push_back("run.out=" + folder.path());
 #pragma once
@@ -23,9 +22,6 @@
 namespace isobar::cli {
 
 bool names_a_pattern(const std::string& out);
-/// Throws ConfigError where run.out is a pattern that names no directory.
-void require_pattern(const RunSpec& spec);
-
 /// Makes the directory of a new run, which no other process then takes; removes it again if it stays empty.
 class RunFolder {
  public:
@@ -39,9 +35,6 @@ class RunFolder {
  private:
   std::string path_;
 };
-
-/// The run directory that `--resume` means: itself, or that of a checkpoint.
-std::string run_resumed(const std::string& resume);
 
 struct TrainArguments {
   std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results, fit, time;

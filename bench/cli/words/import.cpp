@@ -11,10 +11,9 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/words/options.h"
 #include "bench/import/import.h"
-#include "bench/import/torch_graph.h"
 #include "bench/import/training_log.h"
 #include "bench/logs/log_text.h"
-#include "bench/logs/try_log.h"
+#include "bench/logs/output_reader.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
@@ -169,7 +168,7 @@ void torch_net(const ImportArguments& a) {
                       "give the sizes of one sample, e.g. --inputs 3x224x224");
   needs(a.out, target, "--output", "say where it goes, e.g. -o net.json");
   refuse_to_replace(a.out, a.force);
-  std::fputs(foreign::import_torch_net(target, {a.inputs, a.loss, a.python, a.out}).c_str(), stdout);
+  std::fputs(foreign::import_torch_net(target, a.inputs, a.loss, a.python, a.out).c_str(), stdout);
   std::printf("%s: isobar plan %s --totals\n", a.out.c_str(), a.out.c_str());
 }
 

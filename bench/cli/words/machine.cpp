@@ -8,9 +8,9 @@
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
 #include "model/base/system/files.h"
-#include "perfmodel/machine/bounds.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/machine_keys.h"
+#include "perfmodel/machine/shipped.h"
 
 namespace isobar::cli {
 namespace {

@@ -8,8 +8,9 @@
 
 #include "model/base/error.h"
 #include "model/base/names/named_file.h"
+#include "model/base/text/printed.h"
 #include "model/comm/launcher.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/shipped.h"
 
 namespace isobar::cli {
 namespace {
@@ -26,8 +27,7 @@ CLI::Validator scaled(const std::string& shown, const std::string& refusal,
     const auto at = std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == unit; });
     if (failed != std::errc() || at == units.end() || !std::isfinite(value * at->second) || !(value > 0))
       return text + " is not " + refusal;
-    char number[64];
-    std::snprintf(number, sizeof number, "%.17g", value * at->second);
+    const std::string number = printed("%.17g", value * at->second);
     text = number;
     return std::string();
   });
@@ -118,10 +118,9 @@ void say_without_figures(const std::string& why) {
 }
 
 CLI::Validator number_in(double low, double high) {
-  char range[64];
-  std::snprintf(range, sizeof range, "%g to %g", low, high);
-  CLI::Validator v(std::string("in [") + range + "]");
-  v.operation([=, range = std::string(range)](const std::string& text) {
+  const std::string range = printed("%g to %g", low, high);
+  CLI::Validator v("in [" + range + "]");
+  v.operation([=](const std::string& text) {
     const char *begin = text.data(), *end = begin + text.size();
     double value = 0;
     const auto [rest, failed] = std::from_chars(begin, end, value);

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/logs/forms/own_line.h"
+#include "bench/logs/forms/forms.h"
 
 namespace isobar::logs {
 

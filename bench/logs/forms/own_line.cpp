@@ -1,5 +1,3 @@
-#include "bench/logs/forms/own_line.h"
-
 #include <regex.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
 

@@ -54,16 +54,18 @@ void link_curves(const Matrix& m, const SweepSpec& sweep, const fs::path& result
 
 }  // namespace
 
-DirLock::DirLock(const fs::path& dir, double wait_s) {
+FileLock lock_results(const fs::path& dir, double wait_s) {
+  FileLock lock;
   try {
-    lock_ = FileLock(dir / "lock", wait_s);
+    lock = FileLock(dir / "lock", wait_s);
   } catch (const std::system_error& e) {
     throw ConfigError((dir / "lock").string(), "", "cannot be locked: " + e.code().message(),
                       "make the directory writable, or use another --results");
   }
-  if (!lock_.held())
+  if (!lock.held())
     throw ConfigError(dir.string(), "", "is in use by another sweep",
                       "wait for it, stop it, or use another --results");
+  return lock;
 }
 
 void open_results(const fs::path& results) {

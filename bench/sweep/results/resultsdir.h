@@ -1,7 +1,8 @@
 // Operations on a results directory: exclusive access, storing the matrix, reading back its runs.
 //
 //   open_results("results/demo");                       // makes it, or refuses another version's
-//   const DirLock lock("results/demo", 15);             // ConfigError when somebody else holds it for 15 s
+//   const FileLock lock = lock_results("results/demo", 15);   // ConfigError when somebody else holds it for
+//   15 s
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -14,13 +15,7 @@ namespace isobar::sweep {
 
 /// Held while a local sweep runs, and briefly by a cluster's submitter while it plans. A trial's supervisor
 /// inherits it, so after a kill it is released only when the trial's last process is gone.
-class DirLock {
- public:
-  DirLock(const std::filesystem::path& dir, double wait_s);
-
- private:
-  FileLock lock_;
-};
+FileLock lock_results(const std::filesystem::path& dir, double wait_s);
 
 /// Creates DIR and DIR/trials. Throws ConfigError if another version wrote it or it is not writable.
 void open_results(const std::filesystem::path& results);

@@ -54,7 +54,5 @@ struct SaidFailure {
 /// The most telling failure that the text names: memory before the lost connections that follow from it. A
 /// program that has trained lacked no module, driver or argument, whatever it warned of.
 std::optional<SaidFailure> failure_said_in(const std::string& text, bool trained = false);
-/// True if the text names a failure of this class.
-bool says_failure(records::RunClass run_class, const std::string& text);
 
 }  // namespace isobar::sweep

@@ -122,7 +122,7 @@ SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const Sweep
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
   open_results(options.results);
-  const DirLock lock(options.results, options.lock_wait_s);
+  const FileLock lock = lock_results(options.results, options.lock_wait_s);
   if (const std::vector<std::string> jobs = open_jobs(options.results); !jobs.empty())
     throw ConfigError((options.results / "jobs" / jobs.front()).string(), "",
                       "is a cluster job still under way",

@@ -6,12 +6,13 @@
 //   s.found.best[0].layout, s.prediction.step_s, s.ties.loss
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "model/nets/layout/memory_ladder.h"
 #include "perfmodel/ask/choose/engine_on.h"
-#include "perfmodel/ask/choose/offloaded.h"
 #include "perfmodel/ask/choose/schedule.h"
+#include "perfmodel/ask/search.h"
 #include "perfmodel/ask/smallest_change.h"
 
 namespace isobar::perf {
@@ -32,6 +33,14 @@ struct LayoutRow {
   LayoutCandidate layout;
   Known step;
   double fastest = 0;  // chance, of one of its policies where only the best is listed
+};
+
+/// A search with the optimizer's moments, and with ZeRO 3 the parameters, offloaded to host memory: less
+/// accelerator memory, more transfers a step.
+struct Offloaded {
+  std::string what, set;                // "moments", "policy.offload_optimizer=true"
+  std::optional<LayoutCandidate> best;  // none: `why`
+  std::string why;
 };
 
 struct SearchAnswer {

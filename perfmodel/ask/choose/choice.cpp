@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/spec/settings_of_others.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/ask/layout_predict.h"
 
@@ -25,14 +26,10 @@ CheckpointCost checkpoint_of(LayoutModel& model, const RunSpec& spec) {
                          model.where().ranks_on_host);
 }
 
-// None where the changed run has no layout.
-template <class Seconds>
-std::optional<double> seconds_a_sample(const Seconds& seconds) {
-  try {
-    return seconds();
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
+std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q) {
+  std::vector<RunSpec> out(std::max<size_t>(1, q.batches.size()), spec);
+  for (size_t i = 0; i < q.batches.size(); ++i) out[i].train.global_batch = q.batches[i];
+  return out;
 }
 
 }  // namespace
@@ -59,11 +56,10 @@ LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Mach
   LayoutModel model(without_settings_of_others(l.spec), m);
   const StepFlops flops{nets::model_flops(l.spec), nets::model_flops(l.spec)};
   const double peak = peak_flops(m, model.where(), peak_of(l.spec));
-  const auto known = [](const Estimated& e) { return Known{e.value, e.lower, e.upper}; };
   return {.spec = l.spec,
           .machine = m,
-          .step = known(l.answer.step),
-          .memory = known(l.answer.memory),
+          .step = l.answer.step,
+          .memory = l.answer.memory,
           .there = engine.memory(),
           .fits = l.fits,
           .mfu = rates_of(flops, l.answer.step.value, l.spec.layout.world(), peak).mfu,
@@ -95,12 +91,6 @@ LayoutChoice Chooser::own(const RunSpec& given) const {
   if (engine_) return choice_of(engine_->own(given), *engine_, machine_);
   const RunSpec spec = choose_micro_batch(given, machine_, options_).spec;
   return choice_of(spec, predict(spec, machine_, options_), machine_, options_);
-}
-
-std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q) {
-  std::vector<RunSpec> out(std::max<size_t>(1, q.batches.size()), spec);
-  for (size_t i = 0; i < q.batches.size(); ++i) out[i].train.global_batch = q.batches[i];
-  return out;
 }
 
 void each_batch(const RunSpec& spec, const LayoutQuestion& q,
@@ -166,14 +156,70 @@ Limit Chooser::limit(const LayoutChoice& c, const LayoutQuestion& q) const {
 Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q) {
   RunSpec twice = searched(spec, spec.layout.world());
   twice.train.global_batch *= 2;
-  const auto seconds = seconds_a_sample([&] {
+  double gain = 0;
+  try {
     SearchResult found;
-    return engine.best(twice, q, found).front().score() / static_cast<double>(twice.train.global_batch);
-  });
-  const double gain = seconds ? now / *seconds - 1 : 0;
+    const double score = engine.best(twice, q, found).front().score();
+    gain = now / (score / static_cast<double>(twice.train.global_batch)) - 1;
+  } catch (const ConfigError&) {  // twice the batch has no layout
+  }
   if (gain > kNamedGain)
     return {"the batch", gain, "--global-batch " + std::to_string(twice.train.global_batch)};
   return {"the engine's rate (twice the batch gains less than 5 %)", 0, ""};
+}
+
+namespace {
+
+void take(Limit& most, Limit one) {
+  if (one.gain > kNamedGain && one.gain > most.gain) most = std::move(one);
+}
+
+Limit by_data(LayoutModel& model, const Layout& l, const LayoutCost& c) {
+  constexpr int32_t kMost = 64;  // threads of a rank
+  const Conditions& w = model.where();
+  const int64_t most = w.processors > 0 ? kMost : std::max<int64_t>(1, w.cores / w.ranks_on_host);
+  std::vector<int32_t> more{std::max(0, l.workers)};
+  for (int32_t n = std::max(1, 2 * l.workers); n <= most; n *= 2) more.push_back(n);
+  Layout fed = l;
+  LayoutCost faster = c;
+  model.choose_workers(fed, faster, more);
+  if (const double gain = c.seconds / faster.seconds - 1; gain > kNamedGain)
+    return {"data", gain, "--set data.workers=" + std::to_string(fed.workers)};
+  return {"data", c.seconds / (c.seconds - c.data) - 1, ""};
+}
+
+Limit by_network(LayoutModel& model, const Layout& l, double seconds, const char* quantity,
+                 const char* what) {
+  const Machine machine = model.machine();
+  const std::string change = std::string(quantity) + "*2";
+  model.set_coefficients(what_if(machine, change).values());
+  const double faster = model.time(l).seconds;
+  model.set_coefficients(machine.values());
+  return {what, seconds / faster - 1, "--what-if '" + change + "'"};
+}
+
+}  // namespace
+
+std::string Limit::text() const {
+  if (what.empty())
+    return "limited by computation: more loader threads, twice the batch, memory or network gain less than 5 "
+           "%";
+  if (gain == 0) return "limited by " + what;
+  const std::string more = printed("%.0f %% more samples/s", 100 * gain);
+  if (lift.empty()) return "limited by " + what + ": without waiting for it " + more;
+  return "limited by " + what + ": " + lift + " trains " + more;
+}
+
+Limit limit_of(LayoutModel& model, const RunSpec& spec, const Lifted& lifted) {
+  const Layout l = layout_of(spec);
+  const LayoutCost c = model.time(l);
+  Limit most;
+  take(most, {"the batch", lifted.batch, "--global-batch " + std::to_string(2 * spec.train.global_batch)});
+  take(most, {"memory", lifted.memory, "--what-if 'memory_size*2'"});
+  if (c.data > 0) take(most, by_data(model, l, c));
+  take(most, by_network(model, l, c.seconds, "nvlink_bw", "the network inside hosts"));
+  take(most, by_network(model, l, c.seconds, "net_bw", "the network between hosts"));
+  return most;
 }
 
 }  // namespace isobar::perf

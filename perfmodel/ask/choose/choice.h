@@ -14,10 +14,10 @@
 
 #include "model/base/text/rounded.h"
 #include "perfmodel/ask/choose/engine_on.h"
-#include "perfmodel/ask/choose/limit.h"
 #include "perfmodel/ask/choose/question.h"
 #include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/ask/predict.h"
+#include "perfmodel/ask/search.h"
 
 namespace isobar::perf {
 
@@ -48,6 +48,18 @@ LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& 
 /// Figures of another engine's prediction; MFU is by model FLOPs.
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m);
 
+/// The limit of a training step, and the option that lifts it. Each is lifted by itself: loader threads as
+/// many as it takes, or twice the network, memory, batch.
+struct Limit {
+  std::string what;  // data | network inside hosts | network between hosts | memory | batch; "": none of them
+  double gain = 0;   // share of samples a second that lifting it adds
+  std::string lift;  // the option that lifts it; "": none does
+  std::string text() const;
+};
+
+/// The largest limit above 5 % of the run's layout.
+Limit limit_of(LayoutModel& model, const RunSpec& spec, const Lifted& lifted);
+
 class Chooser {
  public:
   Chooser(const RunSpec& spec, const Machine& machine, const EngineQuestion& engine,
@@ -73,9 +85,8 @@ class Chooser {
 Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q);
 /// The run on this number of accelerators, whatever its layout.
 RunSpec searched(RunSpec spec, int64_t gpus);
-/// A run for each batch of the question.
-std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q);
-/// Calls `answer` for each batch; a batch without an answer is left out. Throws its error where none has one.
+/// Calls `answer` for each batch of the question; a batch without an answer is left out. Throws its error
+/// where none has one.
 void each_batch(const RunSpec& spec, const LayoutQuestion& q,
                 const std::function<void(const RunSpec&)>& answer);
 

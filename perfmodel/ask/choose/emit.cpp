@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "model/nets/parts.h"
 
 namespace isobar::perf {
@@ -40,9 +40,7 @@ bool llama(const RunSpec& s) {
 }
 
 std::string real(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.7g", x);
-  return text;
+  return printed("%.7g", x);
 }
 
 /// Gradients of a bucket, where the run says how large it is; 0: as the software chooses.

@@ -12,8 +12,7 @@
 namespace isobar::perf {
 namespace {
 
-// In the order of CollectivePrice.
-constexpr std::array<PriceInfo, kCollectivePrices> kCollectiveInfo{{
+constexpr std::array<PriceInfo, 6> kCollectiveInfo{{
     {"call", 20e-6, 0.5, 0.4},     // seconds
     {"near_hop", 2e-6, 0.5, 0.5},  // seconds a hop inside a node
     {"far_hop", 8e-6, 0.5, 0.5},   // seconds a hop between nodes
@@ -72,7 +71,23 @@ CollectiveRun run_from(const CsvRow& row) {
   return r;
 }
 
+/// By the prices of kCollectiveInfo, in its order
+double collective_seconds(const CollectiveTraffic& c, const double* prices) {
+  const double call = prices[0], near_hop = prices[1], far_hop = prices[2], link = prices[3], nic = prices[4];
+  const auto time = [&](double link_s, double nic_s, double near, double far) {
+    return call + near * near_hop + far * far_hop + std::max(link_s * link, nic_s * nic);
+  };
+  const double ring = time(c.ring_link_s, c.ring_nic_s, c.near_hops, c.far_hops);
+  if (c.tree_nic_s <= 0) return ring;
+  return std::min(ring, prices[5] * time(c.tree_link_s, c.tree_nic_s, c.tree_near_hops, c.tree_far_hops));
+}
+
 }  // namespace
+
+const Quantity kCollectiveSeconds{
+    kCollectiveInfo.size(), kCollectiveInfo.data(), 0.15, 4, 0, [](const Sample& s, const double* prices) {
+      return std::log(collective_seconds(s.traffic, prices));
+    }};
 
 CollectiveTable collectives_from(const CsvTable& csv) {
   static const std::vector<std::string> kNeeded = {"collective", "bytes",    "nodes",
@@ -92,33 +107,6 @@ CollectiveTable collectives_from(const CsvTable& csv) {
   }
   return t;
 }
-
-CollectivePrices spec_collective_prices() {
-  CollectivePrices p{};
-  for (size_t i = 0; i < kCollectivePrices; ++i) p[i] = kCollectiveInfo[i].spec;
-  return p;
-}
-
-double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& price) {
-  const auto p = [&](CollectivePrice x) { return price[static_cast<size_t>(x)]; };
-  const auto time = [&](double link, double nic, double near, double far) {
-    return p(CollectivePrice::call) + near * p(CollectivePrice::near_hop) +
-           far * p(CollectivePrice::far_hop) +
-           std::max(link * p(CollectivePrice::link), nic * p(CollectivePrice::nic));
-  };
-  const double ring = time(c.ring_link_s, c.ring_nic_s, c.near_hops, c.far_hops);
-  if (c.tree_nic_s <= 0) return ring;
-  const double tree =
-      p(CollectivePrice::tree) * time(c.tree_link_s, c.tree_nic_s, c.tree_near_hops, c.tree_far_hops);
-  return std::min(ring, tree);
-}
-
-const Quantity kCollectiveSeconds{
-    kCollectivePrices, kCollectiveInfo.data(), 0.15, 4, 0, [](const Sample& s, const double* prices) {
-      CollectivePrices p;
-      std::copy_n(prices, kCollectivePrices, p.begin());
-      return std::log(collective_seconds(s.traffic, p));
-    }};
 
 Sample sample_of(const CollectiveRun& r) {
   Sample s;

@@ -2,7 +2,6 @@
 //
 //   CollectiveTable t = collectives_from(read_csv("collectives.csv"));
 //   CollectiveTraffic c = t.runs[0].traffic;
-//   double s = collective_seconds(c, spec_collective_prices());
 //
 // Counted like the predictor's collectives (perfmodel/step/collective.h), and priced by a fit of how far
 // foreign machines stay behind their links' rates. The faster of ring and tree counts.
@@ -37,11 +36,7 @@ struct CollectiveTable {
 };
 CollectiveTable collectives_from(const CsvTable& csv);
 
-enum class CollectivePrice : int { call, near_hop, far_hop, link, nic, tree };
-constexpr size_t kCollectivePrices = static_cast<size_t>(CollectivePrice::tree) + 1;
-using CollectivePrices = std::array<double, kCollectivePrices>;
-double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& p);
-CollectivePrices spec_collective_prices();
+/// The seconds of a CollectiveTraffic
 extern const Quantity kCollectiveSeconds;
 
 Sample sample_of(const CollectiveRun& run);

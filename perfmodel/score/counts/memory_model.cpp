@@ -15,8 +15,24 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 constexpr double kContext = 0.5 * kGiB;  // of CUDA, with the kernels' code
 
+enum class MemoryPrice : int {
+  gradients,   // relative to 4 bytes a parameter
+  optimizer,   // relative to 12 bytes a parameter and shard: master weight, two moments
+  stream,      // saved share of a layer's tensors on the residual stream
+  attention,   // … of queries, keys, values and their result
+  ffn,         // ... of the feed-forward part
+  scores,      // ... of unfused attention
+  checkpoint,  // relative to one layer input, under full recomputation
+  working,     // relative to one layer's activations, while it is recomputed
+  transient,   // gradients of activations, relative to one layer's activations
+  logits,      // relative to 4 bytes a logit
+  vocabulary,  // temporary gradient of the embedding, relative to 2 bytes a parameter
+  runtime,     // bytes of context, libraries, communicators
+  fragments,   // factor on activations
+};
+
 // In the order of MemoryPrice.
-constexpr std::array<PriceInfo, kMemoryPrices> kMemoryInfo{{
+constexpr std::array<PriceInfo, 13> kMemoryInfo{{
     {"gradients", 0.8, 0.3, 0.3},
     {"optimizer", 1.0, 0.05, 0.1},
     {"stream", 1.0, 0.2, 0.2},
@@ -150,8 +166,10 @@ MemoryCounts count_memory(const PublishedRun& r) {
   return out;
 }
 
-double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
-  const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
+namespace {
+
+double peak_bytes_at(const MemoryCounts& m, const double* prices) {
+  const auto p = [&](MemoryPrice x) { return prices[static_cast<size_t>(x)]; };
   double peak = 0;
   for (const StageMemory& s : m.stages) {
     if (s.whole) {
@@ -180,17 +198,17 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
   return peak + p(MemoryPrice::runtime) + m.outside;
 }
 
-MemoryPrices spec_memory_prices() {
-  MemoryPrices p{};
-  for (size_t i = 0; i < kMemoryPrices; ++i) p[i] = kMemoryInfo[i].spec;
-  return p;
+}  // namespace
+
+double peak_bytes(const MemoryCounts& m) {
+  std::array<double, kMemoryInfo.size()> spec;
+  for (size_t i = 0; i < spec.size(); ++i) spec[i] = kMemoryInfo[i].spec;
+  return peak_bytes_at(m, spec.data());
 }
 
 const Quantity kPeakBytes{
-    kMemoryPrices, kMemoryInfo.data(), 0.04, 1, 0, [](const Sample& s, const double* prices) {
-      MemoryPrices p;
-      std::copy_n(prices, kMemoryPrices, p.begin());
-      return std::log(peak_bytes(s.memory, p));
+    kMemoryInfo.size(), kMemoryInfo.data(), 0.04, 1, 0, [](const Sample& s, const double* prices) {
+      return std::log(peak_bytes_at(s.memory, prices));
     }};
 
 }  // namespace isobar::perf

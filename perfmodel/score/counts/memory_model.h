@@ -2,7 +2,7 @@
 // differences of engines (gradient type, saved tensors, fragmentation).
 //
 //   MemoryCounts m = count_memory(run);
-//   double bytes = peak_bytes(m, spec_memory_prices());
+//   double bytes = peak_bytes(m);
 //
 // Sources: activations of a layer Korthikanti 2022 (sbh (10 + 24/t + 5 a s / h t) for GPT), by operand for
 // Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
@@ -15,24 +15,6 @@
 #include "perfmodel/score/published/published_run.h"
 
 namespace isobar::perf {
-
-enum class MemoryPrice : int {
-  gradients,   // relative to 4 bytes a parameter
-  optimizer,   // relative to 12 bytes a parameter and shard: master weight, two moments
-  stream,      // saved share of a layer's tensors on the residual stream
-  attention,   // … of queries, keys, values and their result
-  ffn,         // ... of the feed-forward part
-  scores,      // ... of unfused attention
-  checkpoint,  // relative to one layer input, under full recomputation
-  working,     // relative to one layer's activations, while it is recomputed
-  transient,   // gradients of activations, relative to one layer's activations
-  logits,      // relative to 4 bytes a logit
-  vocabulary,  // temporary gradient of the embedding, relative to 2 bytes a parameter
-  runtime,     // bytes of context, libraries, communicators
-  fragments,   // factor on activations
-};
-constexpr size_t kMemoryPrices = static_cast<size_t>(MemoryPrice::fragments) + 1;
-using MemoryPrices = std::array<double, kMemoryPrices>;
 
 struct StageMemory {  // bytes
   double weights = 0, gradients = 0, optimizer = 0;
@@ -53,7 +35,7 @@ struct MemoryCounts {
 };
 
 MemoryCounts count_memory(const PublishedRun& run);
-double peak_bytes(const MemoryCounts& m, const MemoryPrices& prices);
-MemoryPrices spec_memory_prices();
+/// At the prices before any measurement; kPeakBytes is fitted.
+double peak_bytes(const MemoryCounts& m);
 
 }  // namespace isobar::perf

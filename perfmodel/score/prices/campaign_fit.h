@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/prices/estimated.h"
 #include "perfmodel/score/prices/price_fit.h"
+#include "perfmodel/score/prices/prices.h"
 
 namespace isobar::perf {
 

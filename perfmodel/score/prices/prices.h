@@ -2,6 +2,9 @@
 // (memory_model.h). The fit (campaign_fit.h) sees only this.
 #pragma once
 #include <cstddef>
+#include <string>
+
+#include "model/base/text/rounded.h"
 
 namespace isobar::perf {
 
@@ -24,5 +27,13 @@ struct Quantity {
   double (*log_of)(const Sample& sample, const double* prices);  // [prices]
 };
 extern const Quantity kStepSeconds, kPeakBytes;
+
+/// A prediction with its interval.
+struct Estimated : Known {
+  /// The new value that widens the interval most ("campaign", "model", ...; "": none), and its share of the
+  /// variance.
+  std::string news{};
+  double share = 0;
+};
 
 }  // namespace isobar::perf

@@ -40,7 +40,7 @@ Sample sample_of(const PublishedRun& r) {
       lb(std::max(r.experts, 1.0)) / 2,
       // Engines that reduce gradients in every micro-batch of a pipeline; allocators near their limit.
       3.0 * (r.zero == 0 && r.dp > 1 && r.pp > 1),
-      8.0 * std::clamp(lb(peak_bytes(s.memory, spec_memory_prices()) / r.gpu->memory_bytes), -0.2, 0.2)};
+      8.0 * std::clamp(lb(peak_bytes(s.memory) / r.gpu->memory_bytes), -0.2, 0.2)};
   s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
   return s;
 }

@@ -1,11 +1,12 @@
-#include "perfmodel/score/published/open_run.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "model/base/text/printed.h"
+#include "perfmodel/score/published/published_row.h"
 
 namespace isobar::perf {
 namespace {
@@ -32,9 +33,7 @@ const std::array<KnownNet, 9> kNets{{
 }};
 
 std::string cell_of(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.10g", v);
-  return s;
+  return printed("%.10g", v);
 }
 
 /// A row being filled: its own cells, and the filled ones.

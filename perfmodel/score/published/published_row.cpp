@@ -9,7 +9,6 @@
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
 #include "perfmodel/score/counts/net_counts.h"
-#include "perfmodel/score/published/row_checks.h"
 
 namespace isobar::perf {
 namespace {

@@ -1,14 +1,13 @@
 #include "perfmodel/score/published/published_run.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "model/base/error.h"
-#include "perfmodel/score/published/open_run.h"
-#include "perfmodel/score/published/row_checks.h"
+#include "model/base/text/printed.h"
+#include "perfmodel/score/published/published_row.h"
 
 namespace isobar::perf {
 namespace {
@@ -16,80 +15,17 @@ namespace {
 // The columns of a table of training runs: required ones, and others that are read or shown
 // (configs/published/README.md).
 const std::vector<std::string> kNeeded = {"arch", "gpus"};
-const std::vector<std::string> kKnown = {"layers",
-                                         "hidden",
-                                         "heads",
-                                         "seq_len",
-                                         "gpu_type",
-                                         "dp",
-                                         "tp",
-                                         "pp",
-                                         "micro_batch",
-                                         "global_batch",
-                                         "metric_name",
-                                         "source",
-                                         "row_id",
-                                         "url_or_repo_path",
-                                         "table",
-                                         "section",
-                                         "campaign",
-                                         "model_name",
-                                         "engine",
-                                         "framework",
-                                         "ffn_hidden",
-                                         "kv_heads",
-                                         "head_dim",
-                                         "vocab",
-                                         "attended_tokens",
-                                         "params_b",
-                                         "experts",
-                                         "top_k",
-                                         "expert_ffn",
-                                         "shared_experts",
-                                         "dense_layers",
-                                         "q_lora_rank",
-                                         "kv_lora_rank",
-                                         "qk_head_dim",
-                                         "v_head_dim",
-                                         "gpus_per_node",
-                                         "intra_node_link",
-                                         "inter_node_link",
-                                         "nic_gb_s",
-                                         "cp",
-                                         "vpp",
-                                         "ep",
-                                         "sequence_parallel",
-                                         "zero_stage",
-                                         "precision",
-                                         "recompute",
-                                         "recomputed_layers",
-                                         "offloaded_layers",
-                                         "flash_attention",
-                                         "attention_kernel",
-                                         "rms_kernel",
-                                         "compiled",
-                                         "eager_loss",
-                                         "schedule",
-                                         "synchronised_optimizer",
-                                         "overlap_grad_reduce",
-                                         "short_end_stages",
-                                         "balanced_embedding",
-                                         "frozen_weights",
-                                         "loader_bound",
-                                         "out_of_memory",
-                                         "metric_value",
-                                         "metric_unit",
-                                         "memory_gb",
-                                         "step_time_s",
-                                         "tflops_per_gpu",
-                                         "mfu_pct",
-                                         "hfu_pct",
-                                         "tokens_per_s_per_gpu",
-                                         "samples_per_s",
-                                         "provenance",
-                                         "completeness",
-                                         "split",
-                                         "notes"};
+constexpr const char* kKnown =
+    "layers,hidden,heads,seq_len,gpu_type,dp,tp,pp,micro_batch,global_batch,metric_name,source,"
+    "row_id,url_or_repo_path,table,section,campaign,model_name,engine,framework,ffn_hidden,"
+    "kv_heads,head_dim,vocab,attended_tokens,params_b,experts,top_k,expert_ffn,shared_experts,"
+    "dense_layers,q_lora_rank,kv_lora_rank,qk_head_dim,v_head_dim,gpus_per_node,intra_node_link,"
+    "inter_node_link,nic_gb_s,cp,vpp,ep,sequence_parallel,zero_stage,precision,recompute,"
+    "recomputed_layers,offloaded_layers,flash_attention,attention_kernel,rms_kernel,compiled,"
+    "eager_loss,schedule,synchronised_optimizer,overlap_grad_reduce,short_end_stages,"
+    "balanced_embedding,frozen_weights,loader_bound,out_of_memory,metric_value,metric_unit,"
+    "memory_gb,step_time_s,tflops_per_gpu,mfu_pct,hfu_pct,tokens_per_s_per_gpu,samples_per_s,"
+    "provenance,completeness,split,notes";
 
 }  // namespace
 
@@ -98,27 +34,22 @@ bool is_of_words(const PublishedRun& r) {
 }
 
 std::string PublishedRun::layout() const {
-  char s[96];
-  std::snprintf(s, sizeof s, "dp%g tp%g cp%g pp%g v%g", dp, tp, cp, pp, vpp);
-  return s;
+  return printed("dp%g tp%g cp%g pp%g v%g", dp, tp, cp, pp, vpp);
 }
 
 std::string PublishedRun::choice_group() const {
-  char s[160];
-  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name.c_str(), layers, hidden, seq, vocab,
-                gpus, global_batch, frozen_weights ? 1 : 0);
+  const std::string s = printed("%s L%g h%g s%g V%g g%g b%g %d", gpu->name.c_str(), layers, hidden, seq,
+                                vocab, gpus, global_batch, frozen_weights ? 1 : 0);
   return source + "|" + model + "|" + s;
 }
 
 std::string PublishedRun::specification() const {
-  char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d%d%d %d %d %g %g %d",
-                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
-                static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
-                global_batch, sequence_parallel, rms_kernel, compiled, eager_loss, frozen_weights,
-                static_cast<int>(attention), static_cast<int>(recompute), recomputed, offloaded_layers,
-                static_cast<int>(schedule));
-  return s;
+  return printed("%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d%d%d %d %d %g %g %d",
+                 static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
+                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
+                 global_batch, sequence_parallel, rms_kernel, compiled, eager_loss, frozen_weights,
+                 static_cast<int>(attention), static_cast<int>(recompute), recomputed, offloaded_layers,
+                 static_cast<int>(schedule));
 }
 
 int PublishedTable::refused_rows() const {
@@ -155,7 +86,8 @@ void fill_eager_norms(std::vector<PublishedRun>& runs) {
 }
 
 PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
-  require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
+  static const std::vector<std::string> known = parse_csv(kKnown, "").columns;
+  require_columns(csv, kNeeded, known, "configs/published/README.md");
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
   t.file = csv.file;

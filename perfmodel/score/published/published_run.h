@@ -103,7 +103,7 @@ inline bool is_compiled(const PublishedRun& r, bool asked) {
   return asked && !(r.habits.own_collectives && r.tp * r.cp > 1);
 }
 
-/// A row that leaves parts of its net or layout open (open_run.h), and its candidate runs.
+/// A row that leaves parts of its net or layout open (open_run), and its candidate runs.
 struct OpenRun {
   std::vector<std::string> missing;  // columns
   std::vector<PublishedRun> candidates;

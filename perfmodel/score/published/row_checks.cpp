@@ -1,9 +1,7 @@
-#include "perfmodel/score/published/row_checks.h"
-
 #include <cmath>
-#include <cstdio>
 #include <string>
 
+#include "model/base/text/printed.h"
 #include "perfmodel/score/counts/net_counts.h"
 #include "perfmodel/score/counts/step_model.h"
 #include "perfmodel/score/published/published_row.h"
@@ -28,9 +26,7 @@ constexpr const char* kNumbers[] = {
     "mfu_pct",  "hfu_pct",  "nic_gb_s",  "tokens_per_s_per_gpu", "samples_per_s"};
 
 std::string in_short(double v) {
-  char s[32];
-  std::snprintf(s, sizeof s, "%.4g", v);
-  return s;
+  return printed("%.4g", v);
 }
 
 std::string both(double a, double b) {

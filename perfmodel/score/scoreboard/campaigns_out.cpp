@@ -1,5 +1,3 @@
-#include "perfmodel/score/scoreboard/campaigns_out.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,6 +8,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/prices/campaign_fit.h"
 #include "perfmodel/score/scoreboard/predictor.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "perfmodel/score/scoreboard/splits.h"
 
 namespace isobar::perf {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/counts/memory_model.h"
@@ -158,7 +159,7 @@ bool is_able(const ForeignEngine& e, const PublishedRun& r) {
 }
 
 double chance_to_fit(const PublishedRun& r) {
-  const double peak = peak_bytes(count_memory(r), spec_memory_prices());
+  const double peak = peak_bytes(count_memory(r));
   return normal_cdf(std::log(r.gpu->memory_bytes / peak) / kMemoryDoubt);
 }
 
@@ -199,9 +200,7 @@ std::string filled(const PublishedRun& r, const std::string& column) {
                    : column == "pp"          ? r.pp
                    : column == "micro_batch" ? r.micro_batch
                                              : r.global_batch;
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", v);
-  return text;
+  return printed("%g", v);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/prices/estimated.h"
+#include "perfmodel/score/prices/prices.h"
 #include "perfmodel/score/prices/sample.h"
 
 namespace isobar::perf {

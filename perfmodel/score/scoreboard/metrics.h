@@ -21,7 +21,7 @@ struct ScoredRow {
   std::map<std::string, std::map<std::string, double>> assumed{};
   std::string narrows{};
   std::string kind{};       // net and chip: "llama on h100"
-  double constant_mfu = 0;  // prediction of a constant MFU (constant_mfu.h); 0: none
+  double constant_mfu = 0;  // prediction of a constant MFU (predictor.h); 0: none
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
 };

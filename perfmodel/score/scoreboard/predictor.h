@@ -16,11 +16,24 @@
 #include <vector>
 
 #include "perfmodel/score/prices/campaign_fit.h"
+#include "perfmodel/score/prices/sample.h"
 #include "perfmodel/score/scoreboard/choices.h"
-#include "perfmodel/score/scoreboard/constant_mfu.h"
 #include "perfmodel/score/scoreboard/metrics.h"
 
 namespace isobar::perf {
+
+/// The plainest prediction there is, printed beside the model's: a constant MFU, the median over other
+/// campaigns of their median, of the same chip and precision; without such, of the same precision, or of all.
+class ConstantMfu {
+ public:
+  ConstantMfu() = default;
+  explicit ConstantMfu(const Samples& others);
+  /// 0: there are no other runs.
+  double seconds(const PublishedRun& run) const;
+
+ private:
+  std::map<std::string, double> by_key_;
+};
 
 /// Other campaigns' evidence besides prices.
 struct Others {

@@ -10,8 +10,8 @@
 #include "model/base/system/files.h"
 #include "perfmodel/ask/choose/answers.h"
 #include "perfmodel/ask/choose/compare.h"
-#include "perfmodel/ask/choose/facility.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/ask/choose/schedule.h"
+#include "perfmodel/machine/shipped.h"
 #include "tests/paths.h"
 
 namespace isobar::perf {
@@ -270,12 +270,10 @@ TEST(Shipped, ConfigurationsFitTheMachineThatTheyName) {
 }
 
 TEST(Offload, SavesMemoryAndIsNoFaster) {
-  const RunSpec spec = searched(llama(), 8);
-  const Machine m = cluster("dgx-h100");
-  const double without = search(spec, m, {.top = 1}).best.front().cost.seconds;
-  const std::vector<Offloaded> all = offloaded(spec, m, {});
-  ASSERT_EQ(all.size(), 2u);
-  for (const Offloaded& o : all) {
+  const SearchAnswer a = answer_search(llama(), cluster("dgx-h100"), 8, {.offload = true}, {});
+  const double without = a.found.best.front().cost.seconds;
+  ASSERT_EQ(a.offloaded.size(), 2u);
+  for (const Offloaded& o : a.offloaded) {
     ASSERT_TRUE(o.best) << o.why;
     EXPECT_GE(o.best->cost.seconds, 0.999 * without) << o.what;
   }

@@ -44,7 +44,7 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
     const RunSpec s = on(device);
     const MeasuredRun run{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1};
     for (const std::string& said :
-         {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine, {}); }),
+         {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine); }),
           refusal([&] { hold_out({run}, *machine); })}) {
       EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << name_of(device) << ": " << said;
       EXPECT_NE(said.find("-> set run.device: "), std::string::npos) << said;

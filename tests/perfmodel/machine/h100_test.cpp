@@ -194,7 +194,7 @@ TEST(H100, AFitToTenSaysWhatTheOthersTake) {
     std::shuffle(runs.begin(), runs.end(), random);
     const std::vector<MeasuredRun> ten(runs.begin(), runs.begin() + 10),
         others(runs.begin() + 10, runs.end());
-    const Machine fitted = fit(ten, m, {});
+    const Machine fitted = fit(ten, m);
     all.push_back(median_error(others, fitted));
     std::vector<MeasuredRun> wide;
     std::copy_if(others.begin(), others.end(), std::back_inserter(wide),

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "perfmodel/ask/predict.h"
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 

@@ -1,5 +1,5 @@
 // Machines by name: search order, paths, and errors for unknown names.
-#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/machine/shipped.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,16 @@
-#include "bench/cluster/schedulers/mpiexec.h"
+#include "bench/ranks/mpiexec.h"
+
+#include <unistd.h>
 
 #include <set>
+#include <stdexcept>
 
 #include "bench/cluster/command.h"
 #include "model/base/error.h"
 #include "model/base/system/program.h"
+#include "model/comm/comm.h"
 
-namespace isobar::cluster {
+namespace isobar::ranks {
 namespace {
 
 bool names(const std::string& text, std::initializer_list<const char*> words) {
@@ -23,6 +27,8 @@ std::string mpi_family(const std::string& text) {
   return "";
 }
 
+namespace {
+
 std::string mpiexec_of(const std::string& mpi_version) {
   const std::string family = mpi_family(mpi_version);
   if (family.empty())
@@ -37,7 +43,7 @@ std::string mpiexec_of(const std::string& mpi_version) {
   for (const std::string name : {"mpiexec", own, named, "mpirun"}) {
     const std::string path = program_in_path(name);
     if (path.empty() || !seen.insert(path).second) continue;
-    const Said said = say({path, "--version"}, {.timeout_s = 20});
+    const cluster::Said said = cluster::say({path, "--version"}, {.timeout_s = 20});
     const std::string is = mpi_family(said.out + said.err);
     if (said.code == 0 && !is.empty() && is == family) return path;
     others +=
@@ -51,4 +57,27 @@ std::string mpiexec_of(const std::string& mpi_version) {
                                          : "apt-get install mpich, or load its module");
 }
 
-}  // namespace isobar::cluster
+}  // namespace
+
+std::vector<std::string> mpiexec_command(int64_t ranks) {
+  const std::string self = own_program().string();
+  if (self.empty()) throw std::runtime_error("cannot find the path of this program");
+  std::vector<std::string> args = {mpiexec_of(comm::Mpi::version()), "-n", std::to_string(ranks)};
+  if (mpi_family(comm::Mpi::version()) == "Open MPI") {
+    // Ranks manage their own threads; more ranks than cores must work on a laptop.
+    args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
+    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
+  }
+  args.push_back(self);
+  return args;
+}
+
+std::vector<char*> argv_of(std::vector<std::string>& args) {
+  std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
+  for (std::string& s : args) argv.push_back(s.data());
+  argv.push_back(nullptr);
+  return argv;
+}
+
+}  // namespace isobar::ranks
