@@ -1,6 +1,5 @@
 // The three figures in large type of a report's first screen.
 #include <algorithm>
-#include <cmath>
 
 #include "model/base/text/printed.h"
 #include "reports/story.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <ctime>
 #include <sstream>
 
 #include "model/base/system/files.h"

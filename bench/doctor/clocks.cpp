@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <fstream>
-#include <map>
 #include <set>
 
 #include "bench/doctor/check.h"

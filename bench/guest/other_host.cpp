@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "bench/guest/command.h"
-#include "bench/guest/flags.h"
 #include "bench/guest/run_guest.h"
 #include "bench/sweep/run/process.h"
 #include "model/base/system/files.h"

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "bench/guest/command.h"
-#include "bench/guest/flags.h"
 #include "bench/guest/guest_log.h"
 #include "bench/guest/other_host.h"
 #include "bench/logs/followed_files.h"

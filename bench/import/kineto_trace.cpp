@@ -1,7 +1,6 @@
 #include "bench/import/kineto_trace.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,7 +1,6 @@
 // Logs of NeMo: step times (in separate lines since NeMo 2, in a progress bar before), groups of ranks, and
 // before NeMo 2 the experiment's configuration. NeMo 2 does not print the net.
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "bench/import/training_log.h"

@@ -1,6 +1,5 @@
 #include "bench/import/torch_pickle.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "model/base/error.h"

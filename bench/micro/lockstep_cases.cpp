@@ -3,7 +3,6 @@
 // synchronisation delays all others.
 #include <omp.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 

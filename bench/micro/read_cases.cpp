@@ -1,7 +1,6 @@
 // Cost of reading, decoding and normalising a sample on one loader thread, by format.
 #include <benchmark/benchmark.h>
 
-#include <memory>
 #include <numeric>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #include <Eigen/Cholesky>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <stdexcept>
 
 namespace isobar::perf {

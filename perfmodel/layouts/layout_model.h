@@ -16,7 +16,7 @@
 #include <unordered_map>
 
 #include "perfmodel/layouts/layout.h"
-#include "perfmodel/layouts/layout_waits.h"
+#include "perfmodel/layouts/layout_units.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/cost.h"

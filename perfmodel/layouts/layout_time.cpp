@@ -1,6 +1,5 @@
 // Seconds of a step other than the pipeline's: compute, data-parallel exchange, the optimizer.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "model/nets/layout/sharding.h"

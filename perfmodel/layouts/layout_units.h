@@ -71,4 +71,31 @@ struct UnitTimes {
 UnitTimes unit_times(const NetSections& sections, std::span<const StageChunk> chunks,
                      const UnitPolicy& policy, const Counts& rates, const Conditions& where);
 
+// Costs of ZeRO 2 and 3 in every micro-batch of a pipeline stage beyond its compute: gathers and reductions
+// that neighbouring parts' passes do not hide.
+//
+// Only sums and maxima, so costs are monotonic in every price.
+
+/// Costs of units in a micro-batch of one stage beyond its compute: ZeRO 2 and 3.
+struct UnitWaits {
+  double forward = 0, backward = 0;  // seconds of waits, slowdown and additions
+  double prefetched = 0;             // of them, done by an idle stage before the micro-batch arrives …
+  double prefetched_backward = 0;    // … and of that, before its gradient arrives
+  double behind = 0;                 // of them, after the gradient has been sent
+  double slowdown = 0;               // of them, slowdown of compute beside collectives
+  double added = 0;                  // of them, adding reduced gradients to the kept ones
+  double all() const { return forward + backward; }
+};
+
+struct WaitPolicy {
+  int zero = 3;          // 2 or 3
+  bool overlap = true;   // collectives beside compute; false: gathers before it, reductions after the pass
+  double slowdown = 0;   // compute beside collectives takes 1 + slowdown times as long
+  double added = 0;      // seconds of adding a stage's reduced gradients
+  bool grouped = false;  // parts are recomputed in groups, gathered at once
+};
+/// `times`: by distinct part.
+UnitWaits waits_of(const UnitTimes& units, const StageKind& stage, std::span<const PartTime> times,
+                   const WaitPolicy& policy);
+
 }  // namespace isobar::perf

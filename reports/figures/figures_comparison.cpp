@@ -1,6 +1,5 @@
 // Each set of results compared with the first.
 #include <algorithm>
-#include <cmath>
 
 #include "reports/comparison/compare.h"
 #include "reports/figures/figures.h"

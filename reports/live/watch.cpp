@@ -1,8 +1,6 @@
 #include "reports/live/watch.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"

@@ -22,9 +22,7 @@ Table kinds_table(const ReportData& d, const ReportRun& r) {
           "Where the step of " + r.label + " is lost",
           {text_column("kind"), number_column("calls", "/step"), number_column("measured", "ms/step"),
            number_column("least by FLOPs", "ms"), number_column("least by bytes", "ms"),
-           number_column("lost", "ms"), number_column("lost", "% of step")},
-          {},
-          {}};
+           number_column("lost", "ms"), number_column("lost", "% of step")}};
   if (!d.predictor || perf::device_of(*d.predictor) != perf::Device::accelerator) return t;
   const Roof roof = roof_of(r, *d.predictor);
   std::map<std::string, Kind> kinds;

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "reports/tables/report_tables.h"
 
@@ -15,9 +13,7 @@ std::optional<Table> ranks_table(const ReportData& d) {
           "Ranks of " + best->label,
           {number_column("rank"), text_column("host"), number_column("compute", "ms"),
            number_column("data", "ms"), number_column("other", "ms"), number_column("memory", "MB"),
-           number_column("clock", "MHz"), number_column("power", "W")},
-          {},
-          {}};
+           number_column("clock", "MHz"), number_column("power", "W")}};
   const bool gpus = std::any_of(record.ranks.begin(), record.ranks.end(),
                                 [](const records::RankRecord& r) { return r.busy.has_value(); });
   if (gpus)

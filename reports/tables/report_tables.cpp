@@ -1,8 +1,6 @@
 #include "reports/tables/report_tables.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
 
 #include "reports/style/units.h"
@@ -41,9 +39,7 @@ Table runs_table(const ReportData& d) {
        number_column("rate", "samples/s"), number_column("measured", "ms"),
        number_column("measured \u00b1", "%"), number_column("predicted", "ms"), number_column("low", "ms"),
        number_column("high", "ms"), number_column("error", "%"), text_column("in 80 %"),
-       text_column("run was"), text_column("steps"), number_column("MFU", "%"), text_column("id")},
-      {},
-      {}};
+       text_column("run was"), text_column("steps"), number_column("MFU", "%"), text_column("id")}};
   for (const ReportRun* r : fastest_first(d)) {
     const RunPrediction none, &p = r->prediction ? *r->prediction : none;
     const bool known = r->prediction.has_value();
@@ -77,9 +73,7 @@ Table score_table(const ReportData& d) {
       "score",
       "Accuracy of the predictions",
       {text_column("runs"), number_column("count"), number_column("median error", "%"),
-       number_column("mean error", "%"), number_column("bias", "%"), number_column("inside interval", "%")},
-      {},
-      {}};
+       number_column("mean error", "%"), number_column("bias", "%"), number_column("inside interval", "%")}};
   for (const bool in_fit : {false, true}) {
     const Score s = d.score(in_fit);
     if (s.runs == 0) continue;
@@ -97,9 +91,7 @@ Table terms_table(const ReportData& d) {
   Table t{"terms",
           "Predicted step by term",
           {text_column("run"), text_column("id"), text_column("term"), number_column("time", "ms"),
-           number_column("share", "%")},
-          {},
-          {}};
+           number_column("share", "%")}};
   for (const ReportRun* r : fastest_first(d)) {
     if (!r->prediction) continue;
     for (const auto& [name, seconds] : r->prediction->terms)
@@ -114,7 +106,7 @@ Table memory_table(const ReportData& d) {
   for (const ReportRun* r : d.ok())
     for (const auto& [kind, bytes] : r->run.memory_by_category)
       if (bytes > 0) kinds.insert(kind);
-  Table t{"memory", "Memory of one rank, in numbers", {text_column("run")}, {}, {}};
+  Table t{"memory", "Memory of one rank, in numbers", {text_column("run")}};
   for (const std::string& k : kinds) t.columns.push_back(number_column(k, "MB"));
   for (const char* name : {"arena", "predicted RSS", "measured RSS"})
     t.columns.push_back(number_column(name, "MB"));
@@ -143,9 +135,7 @@ Table training_table(const ReportData& d) {
   Table t{"training",
           "Validation against persistence (first channel)",
           {text_column("run"), number_column("step"), number_column("loss"), number_column("RMSE"),
-           number_column("persistence"), number_column("RMSE/persistence", "%")},
-          {},
-          {}};
+           number_column("persistence"), number_column("RMSE/persistence", "%")}};
   for (const ReportRun& r : d.runs)
     for (const records::ValidRecord& v : r.run.valid) {
       const double rmse = v.rmse.empty() ? kNaN : v.rmse[0];
@@ -161,9 +151,7 @@ Table failed_table(const ReportData& d) {
   Table t{"failed",
           "Runs that did not finish",
           {text_column("run"), text_column("class"), number_column("after", "s"), text_column("message"),
-           text_column("id")},
-          {},
-          {}};
+           text_column("id")}};
   for (const ReportRun* r : d.failed()) {
     const bool ok = r->run.run_class == records::RunClass::ok;
     t.rows.push_back({text(r->label), text(ok ? "ok, untimed" : records::name_of(r->run.run_class)),
@@ -175,8 +163,7 @@ Table failed_table(const ReportData& d) {
 
 Table provenance_table(const ReportData& d) {
   constexpr size_t kListed = 6;  // most values of one fact that are listed; more are counted
-  Table t{
-      "provenance", "Provenance", {text_column("what"), text_column("value"), number_column("runs")}, {}, {}};
+  Table t{"provenance", "Provenance", {text_column("what"), text_column("value"), number_column("runs")}};
   std::map<std::string, std::map<std::string, int64_t>> seen;  // key -> value -> runs
   for (const ReportRun& r : d.runs) {
     const nlohmann::json flat = r.run.provenance.is_object() && !r.run.provenance.empty()
@@ -323,9 +310,7 @@ Table ops_table(const ReportData& d, const ReportRun& r, bool grouped) {
            number_column("measured", "ms/step"), number_column("predicted", "ms/step"),
            number_column("error", "%"), number_column("share", "%"), number_column("achieved", "GFLOP/s"),
            number_column("predicted", "GFLOP/s"), number_column("achieved", "GB/s"),
-           number_column("predicted", "GB/s"), number_column("of roofline", "%")},
-          {},
-          {}};
+           number_column("predicted", "GB/s"), number_column("of roofline", "%")}};
   const std::vector<OpLine> lines = op_lines(d, r, grouped);
   double total = 0;
   for (const OpLine& l : lines) total += l.seconds;

@@ -7,7 +7,6 @@
 #include <map>
 #include <thread>
 
-#include "bench/guest/flags.h"
 #include "model/base/error.h"
 #include "model/base/spec/validate.h"
 #include "perfmodel/ask/choose/emit.h"

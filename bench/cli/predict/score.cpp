@@ -1,6 +1,5 @@
 // isobar score: the command line of perfmodel/score's referee.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>

@@ -1,6 +1,5 @@
 // Slurm, through sbatch, squeue, sacct and scancel. Without accounting, squeue still reports a job for
 // MinJobAge (300 s by default) after its end. A job's nodes are in its environment: containers have no Slurm.
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>

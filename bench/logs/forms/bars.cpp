@@ -11,7 +11,6 @@
 // "Epoch 1/3" before, unless it is of one epoch.
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>

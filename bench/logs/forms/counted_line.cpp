@@ -9,7 +9,6 @@
 //   9299MB
 #include <algorithm>
 #include <cctype>
-#include <initializer_list>
 
 #include "bench/logs/forms/forms.h"
 #include "bench/logs/log_text.h"

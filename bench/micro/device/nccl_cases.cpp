@@ -1,7 +1,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "bench/micro/cases.h"
 #include "bench/micro/device/cases.h"

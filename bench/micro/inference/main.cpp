@@ -7,7 +7,6 @@
 // configs/models/mlp-emulator.yaml, untrained, from a checkpoint in a temporary folder. Counters: nanoseconds
 // a sample, and FLOP/s of the matrix products.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>

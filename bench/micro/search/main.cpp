@@ -7,8 +7,6 @@
 // others exceed a lower bound or do not fit); distinct sections built. Nothing is cached between searches.
 #include <benchmark/benchmark.h>
 
-#include <string>
-
 #include "perfmodel/ask/search.h"
 
 namespace isobar::micro {

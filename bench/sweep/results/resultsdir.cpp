@@ -1,16 +1,11 @@
 #include "bench/sweep/results/resultsdir.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <system_error>
-#include <thread>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"

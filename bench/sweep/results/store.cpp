@@ -3,7 +3,6 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>

@@ -1,12 +1,9 @@
 #include "bench/sweep/run/classify.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "model/base/system/signal_name.h"

@@ -50,114 +50,93 @@ Machine with_room(Machine m) {
   return m;
 }
 
-}  // namespace
-
-struct EngineOn::Parts {
-  const ForeignEngine* engine;  // nullptr: unknown
-  EngineModel model;
-  ChipSpec chip;
-  const Machine& machine;
-  std::string fit, why;
-  std::shared_ptr<SectionCache> sections = nullptr;  // of the net, from one search to the next
-
-  Parts(const Machine& m, const EngineQuestion& q)
-      : engine(q.engine == "unknown" ? nullptr : &engine_named(q.engine)),
-        model(EngineModel::shipped(engine, q.tuned)),
-        chip(chip_of(m)),
-        machine(m),
-        fit(q.fit),
-        why(q.why) {
-    if (!fit.empty()) model.learn(runs_of(load_own_runs(fit, m), m, chip));
-  }
-
-  EngineAnswer answer(const RunSpec& spec) const {
-    if (engine) refuse_axes(spec, *engine);
-    return model.predict(run_of(spec, machine, chip, engine ? engine->habits : Habits{}));
-  }
-  EngineLayout layout(const RunSpec& spec) const {
-    const EngineAnswer a = answer(spec);
-    return {spec, a, chance_to_fit(a.memory.value, a.memory.lower, a.memory.upper, chip.memory_bytes)};
-  }
-  bool fits(const EngineLayout& l) const { return l.answer.memory.value <= chip.memory_bytes; }
-  /// With activations of the fewest layers in host memory that make it fit, 0 or more; nullopt: none do.
-  std::optional<EngineLayout> offloaded(RunSpec spec) const {
-    const auto with = [&](int64_t layers) {
-      spec.policy.offloaded_layers = static_cast<double>(layers);
-      return layout(spec);
-    };
-    if (EngineLayout whole = with(0); fits(whole)) return whole;
-    int64_t none = 0, enough = spec.net.blocks();
-    EngineLayout best = with(enough);
-    if (!fits(best)) return {};
-    while (enough - none > 1) {
-      const int64_t half = (none + enough) / 2;
-      if (EngineLayout l = with(half); fits(l))
-        best = std::move(l), enough = half;
-      else
-        none = half;
-    }
-    return best;
-  }
-  SearchResult searched(const RunSpec& spec, const Machine& on, SearchSpace space, size_t variants,
-                        bool progress) {
-    const RunSpec own = without_settings_of_others(spec);
-    if (!sections) sections = LayoutModel(own, machine).sections();
-    return search(own, on,
-                  {.top = kAxes,
-                   .variants = variants,
-                   .confirm = false,
-                   .space = std::move(space),
-                   .sections = sections,
-                   .progress = progress});
-  }
-  /// With activations in host memory, of engines that have that, unless the number of layers is given
-  std::vector<EngineLayout> offloading(const RunSpec& spec, const SearchSpace& space, int64_t& considered) {
-    std::vector<EngineLayout> out;
-    if (!engine || !engine->axes.offload || spec.policy.offloaded_layers > 0) return out;
-    SearchResult found;
-    try {
-      found = searched(spec, with_room(machine), only_offloading(space), kOffloading, false);
-    } catch (const ConfigError&) {  // none without pp and recomputation
-    }
-    considered += found.considered;
-    for (const LayoutCandidate& c : found.variants)
-      if (auto l = offloaded(with_layout(spec, c.layout))) out.push_back(std::move(*l));
-    return out;
-  }
-};
-
-EngineOn::EngineOn(const RunSpec& spec, const Machine& machine, const EngineQuestion& q) {
+/// nullptr: unknown
+const ForeignEngine* engine_of(const RunSpec& spec, const Machine& machine, const std::string& name) {
   if (device_of(spec, machine) != Device::accelerator)
     throw ConfigError(machine.file, "--engine", "prices runs on accelerators",
                       "name a machine like configs/machines/dgx-h100.yaml");
-  parts_ = std::make_unique<Parts>(machine, q);
+  return name == "unknown" ? nullptr : &engine_named(name);
 }
-EngineOn::~EngineOn() = default;
 
-std::string EngineOn::name() const {
-  return parts_->engine ? parts_->engine->name : "unknown";
+}  // namespace
+
+EngineOn::EngineOn(const RunSpec& spec, const Machine& machine, const EngineQuestion& q)
+    : engine_(engine_of(spec, machine, q.engine)),
+      model_(EngineModel::shipped(engine_, q.tuned)),
+      chip_(chip_of(machine)),
+      machine_(machine),
+      fit_(q.fit),
+      why_(q.why) {
+  if (!fit_.empty()) model_.learn(runs_of(load_own_runs(fit_, machine), machine, chip_));
 }
-double EngineOn::tuned() const {
-  return parts_->model.tuned().mean;
+
+EngineAnswer EngineOn::answer(const RunSpec& spec) const {
+  if (engine_) refuse_axes(spec, *engine_);
+  return model_.predict(run_of(spec, machine_, chip_, engine_ ? engine_->habits : Habits{}));
 }
-size_t EngineOn::own_runs() const {
-  return parts_->model.own_runs().size();
+
+EngineLayout EngineOn::layout(const RunSpec& spec) const {
+  const EngineAnswer a = answer(spec);
+  return {spec, a, chance_to_fit(a.memory.value, a.memory.lower, a.memory.upper, chip_.memory_bytes)};
 }
-double EngineOn::memory() const {
-  return parts_->chip.memory_bytes;
+
+std::optional<EngineLayout> EngineOn::offloaded(RunSpec spec) const {
+  const auto with = [&](int64_t layers) {
+    spec.policy.offloaded_layers = static_cast<double>(layers);
+    return layout(spec);
+  };
+  if (EngineLayout whole = with(0); fits(whole)) return whole;
+  int64_t none = 0, enough = spec.net.blocks();
+  EngineLayout best = with(enough);
+  if (!fits(best)) return {};
+  while (enough - none > 1) {
+    const int64_t half = (none + enough) / 2;
+    if (EngineLayout l = with(half); fits(l))
+      best = std::move(l), enough = half;
+    else
+      none = half;
+  }
+  return best;
+}
+
+SearchResult EngineOn::searched(const RunSpec& spec, const Machine& on, SearchSpace space, size_t variants,
+                                bool progress) const {
+  const RunSpec own = without_settings_of_others(spec);
+  if (!sections_) sections_ = LayoutModel(own, machine_).sections();
+  return search(own, on,
+                {.top = kAxes,
+                 .variants = variants,
+                 .confirm = false,
+                 .space = std::move(space),
+                 .sections = sections_,
+                 .progress = progress});
+}
+
+std::vector<EngineLayout> EngineOn::offloading(const RunSpec& spec, const SearchSpace& space,
+                                               int64_t& considered) const {
+  std::vector<EngineLayout> out;
+  if (!engine_ || !engine_->axes.offload || spec.policy.offloaded_layers > 0) return out;
+  SearchResult found;
+  try {
+    found = searched(spec, with_room(machine_), only_offloading(space), kOffloading, false);
+  } catch (const ConfigError&) {  // none without pp and recomputation
+  }
+  considered += found.considered;
+  for (const LayoutCandidate& c : found.variants)
+    if (auto l = offloaded(with_layout(spec, c.layout))) out.push_back(std::move(*l));
+  return out;
 }
 
 std::string EngineOn::origin() const {
-  const auto& [engine, model, chip, machine, fit, why, sections] = *parts_;
   std::string text = "for " + name() + ": ";
-  text += engine ? printed("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
-                           model.own_rows(), model.other_rows(), engine->file.c_str())
-                 : printed("coefficients fitted to %zu published runs of all engines", model.other_rows());
-  text += printed(", tuned %.2g", model.tuned().mean);
-  if (model.tuned().sigma > 0) text += printed(" +- %.2g", model.tuned().sigma);
+  text += engine_ ? printed("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
+                            model_.own_rows(), model_.other_rows(), engine_->file.c_str())
+                  : printed("coefficients fitted to %zu published runs of all engines", model_.other_rows());
+  text += printed(", tuned %.2g", model_.tuned().mean);
+  if (model_.tuned().sigma > 0) text += printed(" +- %.2g", model_.tuned().sigma);
   text += " (0: research code, 1: MLPerf submission)\n";
-  if (!fit.empty()) text += printed("and to %zu of your own runs (%s)\n", own_runs(), fit.c_str());
-  if (!why.empty()) text += why + "\n";
+  if (!fit_.empty()) text += printed("and to %zu of your own runs (%s)\n", own_runs(), fit_.c_str());
+  if (!why_.empty()) text += why_ + "\n";
   return text;
 }
 
@@ -167,10 +146,10 @@ EngineLayout EngineOn::own(RunSpec spec) const {
     for (int64_t m = samples; m >= 1; --m) {
       if (samples % m != 0) continue;
       spec.policy.micro_batch = m;
-      if (m == 1 || parts_->answer(spec).memory.value <= memory()) break;
+      if (m == 1 || answer(spec).memory.value <= chip_.memory_bytes) break;
     }
   }
-  return parts_->layout(spec);
+  return layout(spec);
 }
 
 std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) const {
@@ -179,8 +158,8 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
   const auto consider = [&](RunSpec one, const std::string& key, const std::string& value) {
     try {
       validate(one);
-      const EngineLayout l = parts_->layout(one);
-      if (l.answer.memory.value > memory()) return;
+      const EngineLayout l = layout(one);
+      if (l.answer.memory.value > chip_.memory_bytes) return;
       if (!best || l.answer.step.value < best->layout.answer.step.value) best = {{key + "=" + value}, l};
     } catch (const ConfigError&) {  // the engine or the net lacks it
     }
@@ -201,9 +180,9 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
     one.policy.zero = zero;
     consider(one, "policy.zero", std::to_string(zero));
   }
-  const bool offloads = parts_->engine && parts_->engine->axes.offload;
+  const bool offloads = engine_ && engine_->axes.offload;
   if (offloads && given.layout.pp == 1 && given.policy.recompute == Recompute::none)
-    if (const auto l = parts_->offloaded(given))
+    if (const auto l = offloaded(given))
       consider(l->spec, "policy.offloaded_layers", printed("%g", l->spec.policy.offloaded_layers));
   for (int64_t times = 2; times <= kMostTimes && !best; times *= 2)
     for (int64_t LayoutSpec::*axis : {&LayoutSpec::dp, &LayoutSpec::tp, &LayoutSpec::pp}) {
@@ -219,9 +198,8 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
 Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
   std::vector<PublishedRun> runs;
   for (const EngineLayout& l : layouts)
-    runs.push_back(
-        run_of(l.spec, parts_->machine, parts_->chip, parts_->engine ? parts_->engine->habits : Habits{}));
-  const EngineModel::Fastest f = parts_->model.fastest(runs);
+    runs.push_back(run_of(l.spec, machine_, chip_, engine_ ? engine_->habits : Habits{}));
+  const EngineModel::Fastest f = model_.fastest(runs);
   Ties t = likeliest(f.chances, f.loss);
   for (size_t i = 0; i < std::min<size_t>(2, t.members.size()); ++i) t.telling.push_back(t.members[i].index);
   return t;
@@ -229,10 +207,10 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
-  const SearchSpace space = space_of(q, spec.net, parts_->engine);
+  const SearchSpace space = space_of(q, spec.net, engine_);
   std::optional<DoesNotFit> nothing;  // without offloading
   try {
-    found = parts_->searched(spec, parts_->machine, space, kRepriced, q.progress);
+    found = searched(spec, machine_, space, kRepriced, q.progress);
   } catch (const DoesNotFit& e) {
     nothing = e;
   }
@@ -245,11 +223,11 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   };
   double least = std::numeric_limits<double>::infinity();
   for (const LayoutCandidate& c : found.variants) {
-    EngineLayout l = parts_->layout(with_layout(spec, c.layout));
+    EngineLayout l = layout(with_layout(spec, c.layout));
     least = std::min(least, l.answer.memory.value);
-    if (parts_->fits(l)) consider(std::move(l));
+    if (fits(l)) consider(std::move(l));
   }
-  for (EngineLayout& l : parts_->offloading(spec, space, found.considered)) consider(std::move(l));
+  for (EngineLayout& l : offloading(spec, space, found.considered)) consider(std::move(l));
   if (best.empty() && nothing) throw DoesNotFit(*nothing);
   std::vector<EngineLayout> ranked;
   for (auto& [axes, l] : best) ranked.push_back(std::move(l));
@@ -257,8 +235,8 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
     throw DoesNotFit(spec.file, "--gpus",
                      "of " + std::to_string(found.variants.size()) + " layouts on " +
                          std::to_string(spec.layout.world()) + " none fits with " + name() +
-                         "; the smallest needs " + gigabytes(least) + ", " + gigabytes(least - memory()) +
-                         " too much",
+                         "; the smallest needs " + gigabytes(least) + ", " +
+                         gigabytes(least - chip_.memory_bytes) + " too much",
                      "ask for more GPUs, or set policy.recompute=full");
   std::sort(ranked.begin(), ranked.end(),
             [](const EngineLayout& a, const EngineLayout& b) { return a.score() < b.score(); });

@@ -26,11 +26,12 @@ class EngineOn {
  public:
   /// Throws ConfigError for an unknown engine, and for cores. The device comes from `spec`.
   EngineOn(const RunSpec& spec, const Machine& machine, const EngineQuestion& q);
-  ~EngineOn();
-  std::string name() const;
-  double tuned() const;
-  size_t own_runs() const;  // number of them that it was fitted to, besides published runs
-  double memory() const;    // bytes that a process can allocate
+  std::string name() const { return engine_ ? engine_->name : "unknown"; }
+  double tuned() const { return model_.tuned().mean; }
+  size_t own_runs() const {
+    return model_.own_runs().size();
+  }                                                     // that it was fitted to, besides published runs
+  double memory() const { return chip_.memory_bytes; }  // that a process can allocate
   /// "for nemo: coefficients fitted to 31 published runs of it and …", a line or two.
   std::string origin() const;
   /// The spec's own layout, with the largest micro-batch that fits where it gives none.
@@ -49,8 +50,23 @@ class EngineOn {
   Ties ties(const std::vector<EngineLayout>& layouts) const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  EngineAnswer answer(const RunSpec& spec) const;
+  EngineLayout layout(const RunSpec& spec) const;
+  bool fits(const EngineLayout& l) const { return l.answer.memory.value <= chip_.memory_bytes; }
+  /// With activations of the fewest layers in host memory that make it fit, 0 or more; nullopt: none do.
+  std::optional<EngineLayout> offloaded(RunSpec spec) const;
+  SearchResult searched(const RunSpec& spec, const Machine& on, SearchSpace space, size_t variants,
+                        bool progress) const;
+  /// With activations in host memory, of engines that have that, unless the number of layers is given
+  std::vector<EngineLayout> offloading(const RunSpec& spec, const SearchSpace& space,
+                                       int64_t& considered) const;
+
+  const ForeignEngine* engine_;  // nullptr: unknown
+  EngineModel model_;
+  ChipSpec chip_;
+  const Machine& machine_;
+  std::string fit_, why_;
+  mutable std::shared_ptr<SectionCache> sections_;  // of the net, from one search to the next
 };
 
 }  // namespace isobar::perf

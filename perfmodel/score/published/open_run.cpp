@@ -3,7 +3,6 @@
 #include <cctype>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "model/base/text/printed.h"
 #include "perfmodel/score/published/published_row.h"

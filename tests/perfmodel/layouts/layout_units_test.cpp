@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "perfmodel/layouts/layout_waits.h"
+#include "perfmodel/layouts/layout_units.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/cost.h"
 #include "tests/perfmodel/support.h"
