@@ -44,7 +44,7 @@ Report write_report(const std::vector<std::filesystem::path>& dirs, const std::f
 /// `stills`: as pictures, else only by the reader's browser.
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
 /// The JavaScript that draws figures in a browser (Vega); "" if unavailable, with reason and fix in
-/// `missing`, or nobody wants it any more.
+/// `missing`, or it is no longer wanted.
 std::string vega_bundle(const std::filesystem::path& python, std::string* missing,
                         const std::atomic<bool>* unwanted = nullptr);
 /// A JavaScript file that comes with the program (reports/). Throws ConfigError where it is not beside it.
