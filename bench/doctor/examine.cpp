@@ -6,6 +6,7 @@
 #include "bench/doctor/check.h"
 #include "model/base/names/search_paths.h"
 #include "model/base/system/program.h"
+#include "model/base/text/joined.h"
 #include "model/base/text/printed.h"
 
 #ifdef ISOBAR_WITH_CUDA
@@ -57,8 +58,7 @@ std::vector<Check> examine_limits() {
 
 // Search paths of programs and libraries must not include the working directory.
 Check examine_search_paths() {
-  std::string names;
-  for (const std::string& name : relative_search_paths()) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = joined(relative_search_paths());
   if (names.empty()) return {"search paths", "absolute folders only"};
   return {"search paths", "the working directory is in " + names, Health::look,
           "take empty and relative parts out of it, as a colon at its end: programs and libraries that lie "
@@ -93,9 +93,9 @@ std::vector<Check> examine_scheduler() {
 
 std::vector<Check> examine_gpus() {
   const cuda::Devices found = cuda::find_devices();
-  std::string names;
-  for (const cuda::Device& d : found.all)
-    names += (names.empty() ? "" : ", ") + d.name + " (" + std::to_string(d.memory >> 30) + " GiB)";
+  const std::string names = joined(found.all, ", ", [](const cuda::Device& d) {
+    return d.name + " (" + std::to_string(d.memory >> 30) + " GiB)";
+  });
   std::vector<Check> out = {{"GPU", names.empty() ? found.why_none : names,
                              found.all.empty() ? Health::absent : Health::ok,
                              "without one, runs compute on the CPU"}};

@@ -12,6 +12,7 @@
 #include "model/base/names/did_you_mean.h"
 #include "model/base/spec/spec_keys.h"
 #include "model/base/system/shell_quoted.h"
+#include "model/base/text/joined.h"
 #include "perfmodel/ask/choose/emit.h"
 
 namespace isobar::guest {
@@ -126,14 +127,11 @@ std::string on_one_line(std::string text) {
 
 void require_engine(const RunSpec& spec) {
   const std::vector<std::string> engines = flag_engines();
-  if (std::find(engines.begin(), engines.end(), spec.run.engine) == engines.end()) {
-    std::string known;
-    for (const std::string& e : engines) known += (known.empty() ? "one of " : ", ") + e;
+  if (std::find(engines.begin(), engines.end(), spec.run.engine) == engines.end())
     throw ConfigError(spec.file, "run.engine",
                       spec.run.engine.empty() ? "is missing: {flags} of run.command are an engine's options"
                                               : "is '" + spec.run.engine + "', whose options are not known",
-                      did_you_mean(spec.run.engine, engines, known));
-  }
+                      did_you_mean(spec.run.engine, engines, "one of " + joined(engines)));
   if (spec.run.by_settings)
     throw ConfigError(spec.file, "net", "is missing, and {flags} are of a net and its layout",
                       "describe it under `net:`, or write the options into run.command");

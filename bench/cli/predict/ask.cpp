@@ -49,8 +49,8 @@ class Unanswered {
   explicit Unanswered(bool as_json) : json_(as_json) {}
   /// Reports on stderr and, with JSON, as an entry of `out`.
   void say(const perf::NoAnswer& none, nlohmann::json& out) {
-    constexpr int kBadInput = 2, kTooLarge = 4;
-    code_ = code_ == kBadInput || !none.does_not_fit ? kBadInput : kTooLarge;
+    constexpr int kBadInput = 2;
+    code_ = code_ == kBadInput || !none.does_not_fit ? kBadInput : kDoesNotFit;
     if (json_)
       out.push_back({{"gpus", none.gpus},
                      {"machine", none.machine},

@@ -28,9 +28,8 @@ class EngineOn {
   EngineOn(const RunSpec& spec, const Machine& machine, const EngineQuestion& q);
   std::string name() const { return engine_ ? engine_->name : "unknown"; }
   double tuned() const { return model_.tuned().mean; }
-  size_t own_runs() const {
-    return model_.own_runs().size();
-  }                                                     // that it was fitted to, besides published runs
+  /// Runs that it was fitted to, besides published ones
+  size_t own_runs() const { return model_.own_runs().size(); }
   double memory() const { return chip_.memory_bytes; }  // that a process can allocate
   /// "for nemo: coefficients fitted to 31 published runs of it and …", a line or two.
   std::string origin() const;
